@@ -28,6 +28,7 @@ from trocket.remoting.message_codec import decode_messages
 from ..kit import (
     Client,
     TrioClock,
+    broker_client,
     embedded_broker,
     heartbeat,
     pull_fields,
@@ -87,8 +88,7 @@ class Left:
 async def left_behind(random: Random, *, clean: bool) -> Left:
     """Run a broker with messages of all kinds, and stop or kill it."""
     left = Left(MemoryDisk())
-    async with embedded_broker(disk=left.disk, **OPTIONS) as broker:
-        client = await broker.connect()
+    async with broker_client(disk=left.disk, **OPTIONS) as client:
         await client.ask(HEART_BEAT, {}, HEARTBEAT)
         first = await client.ask(SEND, send_fields(i=properties(DELAY=1)), b"delivered")
         assert first.code == 0, first.remark

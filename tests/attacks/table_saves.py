@@ -19,7 +19,15 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch
 
-from ..kit import Broker, Client, embedded_broker, pull_fields, send_fields, topic_fields
+from ..kit import (
+    Broker,
+    Client,
+    broker_and_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 
 SEND, BATCH, PULL, SEND_BACK, CREATE, DELETE = 310, 320, 11, 36, 17, 215
 CALLS = ("pwrite", "sync", "rename", "sync_folder", "unlink")
@@ -56,8 +64,7 @@ class Play:
         Raises: Broken.
         """
         for _ in range(lives):
-            async with embedded_broker(self._disk, **SMALL) as broker:
-                client = await broker.connect()
+            async with broker_and_client(self._disk, **SMALL) as (broker, client):
                 await self._check(broker, client)
                 for _ in range(self._random.randrange(steps)):
                     await self._step(client)

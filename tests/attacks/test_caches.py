@@ -20,7 +20,7 @@ from trocket.common.sql92.expression import compile_expression
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
 from trocket.remoting.header_layouts import FIELDS_SIZE_MAX, LAYOUTS_SIZE_MAX, HeaderLayouts
 
-from ..kit import embedded_broker, pull_fields, send_fields
+from ..kit import broker_client, embedded_broker, pull_fields, send_fields
 
 MIB = 1 << 20
 SEND_MESSAGE_V2, PULL_MESSAGE, HEART_BEAT, LOCK_BATCH_MQ = 310, 11, 34, 41
@@ -85,8 +85,7 @@ async def test_a_subscription_that_is_too_large_is_refused(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     tags = "a||" * (SUBSCRIPTION_LENGTH_MAX // 3) + "b" * (SUBSCRIPTION_LENGTH_MAX % 3)
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert (await client.ask(SEND_MESSAGE_V2, send_fields(), b"first")).code == 0
         taken = await client.ask(PULL_MESSAGE, pull_fields(sysFlag=4, subscription=tags))
         assert taken.code != SUBSCRIPTION_PARSE_FAILED
@@ -117,8 +116,7 @@ def heartbeat(sub_string: str, codes: int = 0, group: str = "CG", client: str = 
 async def test_a_heartbeat_that_is_too_large_is_refused(
     autojump_clock: trio.testing.MockClock, body: bytes, limit: int
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         refused = await client.ask(HEART_BEAT, {}, body)
         assert refused.code == 1
         assert str(limit) in (refused.remark or "")
@@ -145,8 +143,7 @@ async def test_subscriptions_are_counted_and_freed_with_their_connection(
 async def test_a_lock_with_a_long_name_is_refused(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         queue = b'{"topic":"%b","brokerName":"b","queueId":0}' % (b"t" * 256)
         body = b'{"consumerGroup":"CG","clientId":"c","mqSet":[%b]}' % queue
         refused = await client.ask(LOCK_BATCH_MQ, {}, body)

@@ -12,7 +12,7 @@ import trio
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.store.config import FlushDiskType
 
-from ..kit import Client, bodies, embedded_broker, send_fields
+from ..kit import Client, bodies, broker_and_client, embedded_broker, send_fields
 
 SEND, PULL = 310, 11
 TIMED = "UNIQ_KEY\1A\2TIMER_DELAY_SEC\0011\2"
@@ -53,8 +53,7 @@ async def read(client: Client, opaques: set[int]) -> dict[int, RemotingCommand]:
 
 
 async def test_a_send_to_the_timer_topic_without_a_time_is_refused_and_not_stored(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for properties in ("UNIQ_KEY\1A\2", "UNIQ_KEY\1A\2TIMER_DELAY_SEC\0015\2"):
             fields = send_fields("rmq_sys_wheel_timer", i=properties)
             assert (await client.ask(SEND, fields, b"x")).code == 16
@@ -66,8 +65,7 @@ async def test_a_send_to_the_timer_topic_without_a_time_is_refused_and_not_store
 async def test_what_a_failing_send_appended_is_committed_at_the_end_of_its_turn(
     step, properties, flush, autojump_clock, monkeypatch
 ):
-    async with embedded_broker(flush_disk_type=flush) as broker:
-        client = await broker.connect()
+    async with broker_and_client(flush_disk_type=flush) as (broker, client):
         await client.ask(SEND, send_fields(), b"first")
         end = broker.controller.store.max_physical_offset
         fail_at(monkeypatch, step)

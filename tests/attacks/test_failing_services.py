@@ -26,7 +26,7 @@ from trocket.store.status import PutResult
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.inner_message import InnerMessage
 
-from ..kit import embedded_broker, send_fields
+from ..kit import broker_and_client, embedded_broker, send_fields
 from ..store.support import open_store, put
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -162,8 +162,7 @@ async def test_a_delayed_message_behind_one_that_fails_is_delivered(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of another level; and the one that failed is delivered when it fails no more."""
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         schedule, store = broker.controller.schedule, broker.controller.store
         get_message = store.get_message
 
@@ -190,8 +189,7 @@ async def test_a_delayed_message_that_fails_among_others_repeats_none(
     failing: bytes, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are due at once and are stored together; those before it are delivered once."""
-    async with embedded_broker(native=None) as broker:
-        client = await broker.connect()
+    async with broker_and_client(native=None) as (broker, client):
         schedule, store = broker.controller.schedule, broker.controller.store
         put = store.put
 

@@ -15,7 +15,7 @@ from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
 
 from ..broker.harness import held_pull
-from ..kit import embedded_broker, pull_fields, send_fields
+from ..kit import broker_and_client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL = 310, 11
 SUCCESS, PULL_NOT_FOUND = 0, 19
@@ -130,8 +130,7 @@ async def test_a_poll_that_fails_is_made_anew(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_send_whose_commit_fails_is_not_answered_with_success(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         assert (await client.ask(SEND, send_fields(), b"first")).code == SUCCESS
         store = broker.controller.store
 
@@ -152,8 +151,7 @@ async def test_a_send_whose_commit_fails_is_not_answered_with_success(
 async def test_a_turn_that_fails_closes_the_connections_of_its_senders(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
 
         def fail() -> None:
             raise KeyError("bug")

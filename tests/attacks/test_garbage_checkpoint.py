@@ -16,7 +16,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.recovery.checkpoint import read_checkpoint
 
-from ..kit import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import START_MS, TrioClock, broker_client, embedded_broker, pull_fields, send_fields
 from ..store.support import ROOT, bodies, open_store, send
 
 SEED = int(os.environ.get("TROCKET_SIM_SEED", "1"))
@@ -151,8 +151,7 @@ async def test_sends_without_a_unique_key_work_at_sane_times(autojump_clock):
     disk.contents["/store/checkpoint"] = random_page(Random(f"{SEED}:wire"))
     disk.process_death()
     for start in range(2):
-        async with embedded_broker(disk=disk, clock=TrioClock()) as broker:
-            client = await broker.connect()
+        async with broker_client(disk=disk, clock=TrioClock()) as client:
             answer = await client.ask(SEND, send_fields(i=""), b"after")
             assert answer.code == 0, answer.remark
             pulled = await client.ask(PULL, pull_fields())

@@ -9,13 +9,7 @@ import trio
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..kit import (
-    embedded_broker,
-    heartbeat,
-    pull_fields,
-    send_fields,
-    topic_fields,
-)
+from ..kit import broker_client, embedded_broker, heartbeat, pull_fields, send_fields, topic_fields
 from .name_servers import NameServers
 
 SEND, PULL, COMMIT = 310, 11, 15
@@ -47,8 +41,7 @@ async def test_a_topic_and_a_group_are_answered_before_the_client_gives_up(autoj
         servers = NameServers(nursery)
         await servers.start(GOOD)
         await servers.start(BAD)
-        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
-            client = await broker.connect()
+        async with broker_client(client=servers.client(), namesrv_addr=HOSTS) as client:
             servers.hung.add(BAD)
             times_s = []
             for number in range(5):
@@ -70,8 +63,7 @@ async def test_the_only_name_server_hangs_and_clients_are_served(autojump_clock)
         servers = NameServers(nursery)
         await servers.start(BAD)
         servers.hung.add(BAD)
-        async with embedded_broker(client=servers.client(), namesrv_addr=f"{BAD}:9876") as broker:
-            client = await broker.connect()
+        async with broker_client(client=servers.client(), namesrv_addr=f"{BAD}:9876") as client:
             with trio.fail_after(CLIENT_TIMEOUT_S):
                 assert (await client.ask(CREATE_TOPIC, topic_fields("T", 3))).code == 0
         nursery.cancel_scope.cancel()
@@ -88,15 +80,14 @@ async def test_a_broker_serves_all_that_needs_no_name_server_while_the_only_one_
         await servers.start(BAD)
         servers.hung.add(BAD)
         began_s = trio.current_time()
-        async with embedded_broker(
+        async with broker_client(
             disk,
             client=servers.client(),
             namesrv_addr=f"{BAD}:9876",
             flush_consumer_offset_interval=1000,
             flush_disk_type=flush_disk_type,
             is_registered=False,
-        ) as broker:
-            client = await broker.connect()
+        ) as client:
             assert trio.current_time() == began_s
             with trio.fail_after(CLIENT_TIMEOUT_S):
                 beaten = await client.ask(HEART_BEAT, {}, heartbeat("CG"))
@@ -133,8 +124,7 @@ async def test_a_name_server_that_wakes_up_learns_what_it_missed(autojump_clock,
         servers = NameServers(nursery)
         await servers.start(GOOD)
         await servers.start(BAD)
-        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
-            client = await broker.connect()
+        async with broker_client(client=servers.client(), namesrv_addr=HOSTS) as client:
             servers.hung.add(BAD)
             assert (await client.ask(CREATE_TOPIC, topic_fields("Missed", 3))).code == 0
             await trio.sleep(600)
@@ -157,8 +147,7 @@ async def test_a_broker_stops_while_a_name_server_hangs(autojump_clock, hung_bef
         servers = NameServers(nursery)
         await servers.start(GOOD)
         await servers.start(BAD)
-        async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
-            client = await broker.connect()
+        async with broker_client(client=servers.client(), namesrv_addr=HOSTS) as client:
             servers.hung.add(BAD)
             if hung_before:
                 assert (await client.ask(CREATE_TOPIC, topic_fields("T", 3))).code == 0

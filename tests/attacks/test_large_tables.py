@@ -29,7 +29,7 @@ from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand
 from trocket.remoting.mq_version import V4_9_4
 from trocket.remoting.server import RemotingServer
 
-from ..kit import embedded_broker, send_fields, topic_fields
+from ..kit import broker_client, embedded_broker, send_fields, topic_fields
 from .name_servers import NameServers
 
 CREATE_TOPIC, CREATE_TOPICS, DELETE_TOPIC = 17, 18, 215
@@ -88,10 +88,9 @@ async def test_a_change_of_many_topics_is_taken_from_every_part(autojump_clock, 
     async with trio.open_nursery() as nursery:
         servers = NameServers(nursery)
         namesrv = await servers.start(NAMESRV)
-        async with embedded_broker(
+        async with broker_client(
             client=servers.client(), namesrv_addr=f"{NAMESRV}:9876", **options
-        ) as broker:
-            client = await broker.connect()
+        ) as client:
             for queues in (16, 2):
                 await create_topics(client, SPLIT_COUNT, queues)
                 await trio.sleep(1)
@@ -108,8 +107,7 @@ async def test_a_new_topic_is_registered_alone_and_before_its_answer(autojump_cl
         servers = NameServers(nursery)
         await servers.start(NAMESRV)
         client = servers.client()
-        async with embedded_broker(client=client, namesrv_addr=f"{NAMESRV}:9876") as broker:
-            admin = await broker.connect()
+        async with broker_client(client=client, namesrv_addr=f"{NAMESRV}:9876") as admin:
             servers.requests.clear()
             assert (await admin.ask(CREATE_TOPIC, topic_fields("New", 5))).code == 0
             [(_, code, size)] = servers.requests
@@ -135,8 +133,7 @@ async def test_a_name_server_that_deletes_what_is_not_registered_loses_no_other_
         servers = NameServers(nursery)
         namesrv = await servers.start(NAMESRV, delete_topic_with_broker_registration=True)
         options = {"namesrv_addr": f"{NAMESRV}:9876"}
-        async with embedded_broker(client=servers.client(), **options) as broker:
-            admin = await broker.connect()
+        async with broker_client(client=servers.client(), **options) as admin:
             for topic in ("A", "B"):
                 assert (await admin.ask(CREATE_TOPIC, topic_fields(topic))).code == 0
             assert {"TBW102", "A", "B"} <= namesrv.routes.topics.topics_of_broker("b")
@@ -162,8 +159,7 @@ async def test_a_name_server_of_4_9_gets_the_new_topic_in_a_registration(autojum
         namesrv.server.processors[REGISTER] = register
         namesrv.server.processors[REGISTER_TOPIC] = lambda request, channel: None
         options = {"namesrv_addr": f"{NAMESRV}:9876"}
-        async with embedded_broker(client=servers.client(), **options) as broker:
-            admin = await broker.connect()
+        async with broker_client(client=servers.client(), **options) as admin:
             began_s = trio.current_time()
             for topic in ("A", "B"):
                 assert (await admin.ask(CREATE_TOPIC, topic_fields(topic))).code == 0
@@ -210,10 +206,9 @@ async def test_near_the_limit_the_log_warns_and_at_it_new_topics_are_refused(
     async with trio.open_nursery() as nursery:
         servers = NameServers(nursery)
         namesrv = await servers.start(NAMESRV)
-        async with embedded_broker(
+        async with broker_client(
             client=servers.client(), namesrv_addr=f"{NAMESRV}:9876", topics_max=40
-        ) as broker:
-            client = await broker.connect()
+        ) as client:
             created = 0
             while (await client.ask(CREATE_TOPIC, topic_fields(f"T{created}"))).code == 0:
                 created += 1

@@ -10,7 +10,7 @@ import trio.testing
 from trocket.broker.settings.creation_rate import ADDRESSES_MAX, CreationRate, Rates
 from trocket.remoting.response_codes import ResponseCode
 
-from ..kit import embedded_broker, pull_fields, send_fields
+from ..kit import broker_and_client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL, HEART_BEAT, UPDATE = 310, 11, 34, 25
 STRANGER, HONEST = "198.51.100.7:1", "192.0.2.2:1"
@@ -87,8 +87,7 @@ async def test_heartbeats_and_pulls_create_groups_at_a_rate_and_keep_known_ones(
 
 
 async def test_at_the_limit_of_groups_the_answer_says_so(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         count = len(broker.controller.groups.subscription_group_table)
         await client.ask(UPDATE, {}, f"groupsMax={count}".encode())
         refused = await client.ask(HEART_BEAT, {}, heartbeat("c", "more"))

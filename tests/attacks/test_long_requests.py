@@ -13,8 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.broker.harness import Broker as Tables
-from tests.broker.harness import FakeChannel
+from tests.broker.harness import BrokerTables, FakeChannel
 from tests.kit import Broker, Client, TrioClock, embedded_broker, send_fields
 from trocket.broker.clients.client_channel_info import GROUPS_PER_CHANNEL_MAX, LEAVING_LINES_MAX
 from trocket.broker.clients.client_manage import HEARTBEAT_STEP_GROUPS
@@ -49,6 +48,7 @@ from trocket.remoting.message_batch import BATCH_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
+from ..kit import broker_and_client
 from . import hostile_requests as hostile
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def test_a_large_table_is_saved_in_steps_and_as_it_was_when_the_save_began(name:
 
 
 def test_a_table_in_steps_has_all_of_its_members() -> None:
-    broker = Tables()
+    broker = BrokerTables()
     names = [f"t{i}" for i in range(2 * STEP_ITEMS + 1)]
     broker.topics.update([TopicConfig(name) for name in names])
     answer = broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -166,7 +166,7 @@ def test_a_table_in_steps_has_all_of_its_members() -> None:
 def test_a_heartbeat_of_too_many_groups_is_cut_with_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    broker = Tables()
+    broker = BrokerTables()
     groups = hostile.joined(b'{"groupName":"p%d"}', GROUPS_PER_CHANNEL_MAX + 100)
     caplog.set_level(logging.WARNING)
     assert broker.ask(RequestCode.HEART_BEAT, body=hostile.heartbeat(b"", groups)).code == 0
@@ -175,7 +175,7 @@ def test_a_heartbeat_of_too_many_groups_is_cut_with_one_line(
 
 
 def test_many_subscriptions_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    broker = Tables()
+    broker = BrokerTables()
     caplog.set_level(logging.INFO, "trocket.broker.clients.consumer_group_info")
     for count in (1_000, 1):
         body = hostile.heartbeat(hostile.subscriptions(count))
@@ -184,7 +184,7 @@ def test_many_subscriptions_are_few_lines_of_the_log(caplog: pytest.LogCaptureFi
 
 
 def test_many_groups_that_leave_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    broker = Tables()
+    broker = BrokerTables()
     channel = FakeChannel()
     body = hostile.heartbeat(
         hostile.joined(b'{"groupName":"g%d"}', 1_000), hostile.joined(b'{"groupName":"p%d"}', 1_000)
@@ -241,8 +241,7 @@ def test_a_long_registration_is_read_in_steps() -> None:
 
 
 async def test_a_batch_has_a_greatest_number_of_messages() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         fields = send_fields(m="true")
         body = hostile.EMPTY_MESSAGE * (BATCH_COUNT_MAX + 1)
         answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, fields, body)
@@ -256,7 +255,7 @@ async def test_a_batch_has_a_greatest_number_of_messages() -> None:
 
 
 def test_too_many_queues_and_tags_are_refused() -> None:
-    broker = Tables()
+    broker = BrokerTables()
     assert broker.ask(RequestCode.LOCK_BATCH_MQ, body=hostile.locks(QUEUES_MAX)).code == 0
     for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
         answer = broker.ask(code, body=hostile.locks(QUEUES_MAX + 1))
@@ -264,7 +263,7 @@ def test_too_many_queues_and_tags_are_refused() -> None:
 
 
 def test_too_long_lists_and_settings_are_refused() -> None:
-    broker = Tables()
+    broker = BrokerTables()
     topics = b'{"topicConfigList":[' + hostile.joined(hostile.TOPIC, 2_001) + b"]}"
     groups = b'{"groupConfigList":[' + hostile.joined(b'{"groupName":"n%d"}', 2_001) + b"]}"
     for code, body in (
@@ -280,8 +279,7 @@ def test_too_long_lists_and_settings_are_refused() -> None:
 
 
 async def test_long_tags_are_refused() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         broker.controller.topics.update([TopicConfig("topic-1")])
         broker.controller.groups.update([SubscriptionGroupConfig("group-1")])
         fields = {**hostile.PULL, "subscription": hostile.many_tags()}
@@ -298,7 +296,7 @@ def test_a_new_topic_does_not_walk_through_all_others() -> None:
             Names.walks += 1
             return super().keys()
 
-    broker = Tables()
+    broker = BrokerTables()
     broker.topics.topic_config_table = Names(broker.topics.topic_config_table)
     before = Names.walks
     broker.topics.create_topic_in_send_message_back("%RETRY%g", queue_count=1)

@@ -13,9 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from tests.kit import Broker, Client, embedded_broker, pull_fields, send_fields
+from tests.kit import Broker, Client, pull_fields, send_fields
 from trocket.remoting.codec import RemotingCommand
 
+from ..kit import broker_and_client, broker_client
 from .step_times import longest_step_s
 
 HEART_BEAT, SEND, PULL = 34, 310, 11
@@ -47,8 +48,7 @@ async def turns_of_others(client: Client, body: bytes) -> int:
 
 
 async def test_others_are_served_while_a_large_heartbeat_is_registered() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         # The fewest of several: one alone may wait for a thread or for the socket.
         one = heartbeat(b'{"groupName":"a%d"}', 1)
         few = min([await turns_of_others(client, one) for _ in range(5)])
@@ -58,8 +58,7 @@ async def test_others_are_served_while_a_large_heartbeat_is_registered() -> None
 
 async def test_a_heartbeat_that_only_fastjson_reads_does_not_hold_the_loop() -> None:
     body = heartbeat(b"{'groupName':'g%d'}", 40_000)
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         longest_s = await longest_step_s(partial(client.ask, HEART_BEAT, {}, body))
     assert longest_s < STEP_MAX_S
 
@@ -67,8 +66,7 @@ async def test_a_heartbeat_that_only_fastjson_reads_does_not_hold_the_loop() -> 
 async def test_a_long_expression_is_refused_in_a_short_step() -> None:
     expression = "a > " + "-" * (31 * KIB) + "1"
     fields = pull_fields("T", expressionType="SQL92", subscription=expression)
-    async with embedded_broker(enable_property_filter=True) as broker:
-        client = await broker.connect()
+    async with broker_client(enable_property_filter=True) as client:
         await client.ask(SEND, send_fields("T"), b"x")
         longest_s = await longest_step_s(partial(client.ask, PULL, fields))
     assert longest_s < STEP_MAX_S
@@ -90,8 +88,7 @@ async def hold_pulls(broker: Broker, connections: int, pulls: int) -> list[Clien
 @pytest.mark.slow
 async def test_a_send_is_quick_though_many_pulls_by_another_tag_are_held() -> None:
     other = send_fields("T", i="TAGS\x01other\x02UNIQ_KEY\x010123456789ABCDEF\x02")
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields("T"), b"x")
         await hold_pulls(broker, connections=600, pulls=100)
         longest_s = await longest_step_s(partial(client.ask, SEND, other, b"y"))

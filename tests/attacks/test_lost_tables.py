@@ -16,7 +16,16 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.mend import carry_out, plan_for
 
-from ..kit import Broker, Client, bodies, embedded_broker, pull_fields, send_fields, topic_fields
+from ..kit import (
+    Broker,
+    Client,
+    bodies,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 from .test_unsaved_topics import TightDisk
 
 SEND, PULL, SEND_BACK = 310, 11, 36
@@ -49,8 +58,7 @@ def zeroed(disk: MemoryDisk, path: str) -> None:
 
 async def filled(disk: MemoryDisk, *, clean: bool = True) -> MemoryDisk:
     """A store with messages of every kind, whose broker was stopped or killed."""
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         for queue_id in (0, 2):
             for number in range(3):
                 fields = send_fields("T", queue_id)
@@ -187,8 +195,7 @@ async def test_a_new_broker_and_one_that_only_takes_messages_report_nothing(
 ) -> None:
     disk = MemoryDisk()
     for _ in range(2):
-        async with embedded_broker(disk) as broker:
-            client = await broker.connect()
+        async with broker_client(disk) as client:
             assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -198,8 +205,7 @@ async def test_a_deleted_topic_does_not_come_back(
 ) -> None:
     """Not after a kill, by which recovery builds its queues again, and not from a delayed one."""
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
         assert (await client.ask(SEND, send_fields("Again"), b"old")).code == 0
         for topic in ("T", "Again"):
@@ -235,8 +241,7 @@ async def test_what_may_have_been_deleted_before_deletions_were_noted_is_only_re
 
 async def test_a_deletion_that_cannot_be_noted_is_refused(autojump_clock: object) -> None:
     disk = TightDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
         disk.without_room = frozenset({"deleted_topics"})
         answer = await client.ask(215, {"topic": "T"})
@@ -262,8 +267,7 @@ async def test_repair_adds_topics_that_the_table_lacks(autojump_clock: object) -
 
 async def test_repair_does_not_add_a_topic_that_was_deleted(autojump_clock: object) -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
         assert (await client.ask(215, {"topic": "T"})).code == 0
     before = check_store(disk, "/store")
@@ -275,8 +279,7 @@ async def test_a_topic_of_another_broker_with_an_attribute_that_is_not_served_is
     sent, caplog
 ):
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(17, topic_fields("T"))).code == 0
         for body in sent:
             assert (await client.ask(SEND, send_fields("T"), body)).code == 0
@@ -286,8 +289,7 @@ async def test_a_topic_of_another_broker_with_an_attribute_that_is_not_served_is
     before, _, after = rest.partition('"attributes":{')
     text = f'{head}"T":{{{before}"attributes":{{"cleanup.policy":"COMPACTION"{after}'
     disk.contents[TOPICS][:] = text.rstrip().encode()  # without the checksum
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert await bodies(client, "T") == sent
     lines = [each.getMessage() for each in caplog.records if "COMPACTION" in each.getMessage()]
     assert len(lines) == 1

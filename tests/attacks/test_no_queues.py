@@ -14,7 +14,15 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
-from ..kit import TrioClock, embedded_broker, pull_fields, send_fields, topic_fields
+from ..kit import (
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 
 SEND, SEND_BATCH, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, 11
 PREPARED, ROLLBACK = 4, 12
@@ -25,8 +33,7 @@ PREPARED, ROLLBACK = 4, 12
 async def test_a_first_send_that_asks_for_no_queue_creates_a_topic_with_one(
     autojump_clock, caplog, asked, queue_id
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         answer = await client.ask(SEND, send_fields(queue_id=queue_id, d=asked), b"x")
         assert answer.code == 0
         topic = broker.controller.topics.select("T")
@@ -52,8 +59,7 @@ async def test_a_topic_without_queues_of_an_old_table_is_mended_at_the_start(
 ):
     """What such a send left behind: the message lies in queue 0, which gets a reader."""
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         assert (await client.ask(SEND, send_fields(d=1), b"old")).code == 0
     path = table_of(disk)
     table = json.loads(bytes(disk.contents[path]))
@@ -76,8 +82,7 @@ async def test_a_topic_without_queues_of_an_old_table_is_mended_at_the_start(
 async def test_a_topic_whose_writing_queues_were_taken_away_refuses_a_send_to_any_queue(
     autojump_clock,
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         fields = topic_fields("T", 2, writeQueueNums=0)
         assert (await client.ask(17, fields)).code == 0
         answer = await client.ask(SEND, send_fields(queue_id=-1), b"x")
@@ -92,8 +97,7 @@ async def test_a_topic_whose_writing_queues_were_taken_away_refuses_a_send_to_an
 async def test_a_send_whose_sys_flag_would_hide_it_from_consumers_is_refused(
     autojump_clock, code, sys_flag
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         answer = await client.ask(code, send_fields(f=sys_flag), b"x")
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "hides the message" in answer.remark

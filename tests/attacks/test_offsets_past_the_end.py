@@ -12,7 +12,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import BrokerRole
 
-from ..kit import TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import TrioClock, broker_and_client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET = 310, 11, 14, 15
 COMMIT, SUBSCRIPTION = 1, 4
@@ -92,8 +92,7 @@ async def test_a_slave_notes_its_own_end_because_its_master_may_be_ahead(autojum
     async with embedded_broker(disk, clock=clock) as broker:
         await filled(broker)
     slave = {"broker_role": BrokerRole.SLAVE, "broker_id": 1, "slave_read_enable": True}
-    async with embedded_broker(disk, clock=clock, **slave) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=clock, **slave) as (broker, client):
         assert broker.controller.store.is_slave
         offsets = broker.controller.offsets
         assert (await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": END + 2})).code == 0

@@ -24,7 +24,15 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.response_codes import ResponseCode
 
-from ..kit import TrioClock, embedded_broker, heartbeat, pull_fields, send_fields
+from ..kit import (
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+)
 from ..namesrv.harness import Harness
 
 INT32_MAX = 2**31 - 1
@@ -48,8 +56,7 @@ HEARTBEAT, LOCK, PULL, SEND, SEND_BACK = 34, 41, 11, 310, 36
 async def test_a_number_of_a_group_outside_of_its_range_becomes_the_nearest_with_a_warning(
     autojump_clock, caplog, attribute, asked, used
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         odd = SubscriptionGroupConfig(group_name="CG", **{attribute: asked})
         listed = SubscriptionGroupConfig(group_name="listed", **{attribute: asked})
         for code, body in (
@@ -83,8 +90,7 @@ async def test_a_number_of_a_topic_outside_of_its_range_becomes_the_nearest_with
     autojump_clock, caplog, attribute, asked, used
 ):
     """Of permissions and flags the known bits stay, which Apache's broker looks at, too."""
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         topics = [TopicConfig(topic_name="A"), TopicConfig(topic_name="B", **{attribute: asked})]
         body = CreateTopicListRequestBody(topic_config_list=topics).to_body()
         assert (await client.ask(UPDATE_TOPICS, {}, body)).code == 0
@@ -96,8 +102,7 @@ async def test_a_number_of_a_topic_outside_of_its_range_becomes_the_nearest_with
 
 
 async def test_a_lock_of_a_negative_queue_is_refused(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         queues = [MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", -1)]
         body = LockBatchRequestBody(consumer_group="CG", client_id="c", mq_set=queues)
         answer = await client.ask(LOCK, {}, body.to_body())
@@ -109,8 +114,7 @@ async def test_an_old_table_with_too_many_retry_queues_is_mended_at_the_start(
     autojump_clock, caplog
 ):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         body = SubscriptionGroupConfig(group_name="CG", retry_queue_nums=3).to_body()
         assert (await client.ask(UPDATE_GROUP, {}, body)).code == 0
     for path in list(disk.contents):
@@ -131,8 +135,7 @@ async def test_an_old_table_with_too_many_retry_queues_is_mended_at_the_start(
 @pytest.mark.parametrize("first", [0, 1])
 async def test_what_is_sent_back_goes_to_a_queue_that_the_retry_topic_has(autojump_clock, first):
     """The topic was made when the group asked for fewer queues, or for none."""
-    async with embedded_broker(message_delay_level="1s 1s 1s 1s") as broker:
-        client = await broker.connect()
+    async with broker_and_client(message_delay_level="1s 1s 1s 1s") as (broker, client):
         group = SubscriptionGroupConfig(group_name="CG", retry_queue_nums=first)
         assert (await client.ask(UPDATE_GROUP, {}, group.to_body())).code == 0
         await client.ask(HEARTBEAT, {}, heartbeat("CG"))

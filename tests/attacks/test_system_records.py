@@ -40,6 +40,8 @@ from ..kit import (
     Client,
     TrioClock,
     bodies,
+    broker_and_client,
+    broker_client,
     embedded_broker,
     long_names,
     pull_fields,
@@ -120,8 +122,7 @@ async def attacked(**options: object) -> AsyncIterator[tuple[Broker, Client]]:
     """
     disk, clock = MemoryDisk(), TrioClock()
     options = {"recall_message_enable": True, "transaction_check_interval": 10**9} | options
-    async with embedded_broker(disk, clock=clock, **options) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=clock, **options) as (broker, client):
         end = await prepare(client, CHECK_IMMUNITY_TIME_IN_SECONDS="100000")
         for key, body, properties in (
             ("D", b"delayed", {"DELAY": "5"}),
@@ -236,8 +237,7 @@ def test_a_trace_topic_that_the_configuration_names_is_for_clients_whatever_its_
 )])  # fmt: skip
 async def test_no_administrator_changes_a_system_topic(topic):
     fields = topic_fields(topic, 0, perm=0)
-    async with embedded_broker(trace_topic_enable=True) as broker:
-        client = await broker.connect()
+    async with broker_client(trace_topic_enable=True) as client:
         for code in (RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.DELETE_TOPIC_IN_BROKER):
             assert (await client.ask(code, fields)).code == INVALID_PARAMETER
 
@@ -436,8 +436,7 @@ async def test_a_message_that_will_not_fit_when_it_is_delivered_is_refused_when_
     end = 64 * 1024 if grows == "body" else 32_767
     accepted = []
     codes = set()
-    async with embedded_broker(mapped_file_size_commit_log=64 * 1024) as broker:
-        client = await broker.connect()
+    async with broker_and_client(mapped_file_size_commit_log=64 * 1024) as (broker, client):
         for size in range(end - 700, end - 60, 9):
             body, filler = (b"x" * size, "") if grows == "body" else (b"%d" % size, "x" * size)
             properties = text({"UNIQ_KEY": "A"} | own | {"F": filler})
@@ -456,8 +455,7 @@ async def test_a_half_message_that_is_accepted_can_be_asked_about_and_committed(
 ):
     caplog.set_level(logging.ERROR)
     ends = []
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(34, {}, HEARTBEAT)
         for size in range(32_767 - 420, 32_767 - 60, 7):
             own = {"UNIQ_KEY": "A", "PGROUP": "PG", "TRAN_MSG": "true"} | timer | {"F": "x" * size}
@@ -486,8 +484,7 @@ async def test_a_half_message_that_is_accepted_can_be_asked_about_and_committed(
 async def test_a_half_message_too_large_to_be_written_again_keeps_no_other_from_its_check(
     autojump_clock, caplog
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(34, {}, HEARTBEAT)
         own = {"UNIQ_KEY": "S", "PGROUP": "PG", "REAL_TOPIC": "T", "REAL_QID": "0"}
         own["F"] = "x" * (32_767 - len(text(own | {"F": ""})))
@@ -509,8 +506,7 @@ HEARTBEAT = b'{"clientID":"c1","producerDataSet":[{"groupName":"PG"}],"consumerD
 
 
 async def test_a_message_that_was_timed_and_is_sent_on_is_stored_at_once(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         own = text({"UNIQ_KEY": "A", "TIMER_DELAY_SEC": "1"})
         await client.ask(SEND, send_fields(i=own), b"x")
         await trio.sleep(3)

@@ -28,7 +28,15 @@ from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
 
-from ..kit import Broker, bodies, embedded_broker, send_fields, topic_fields
+from ..kit import (
+    Broker,
+    bodies,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    send_fields,
+    topic_fields,
+)
 
 SEND, PULL, SEND_BACK, HEARTBEAT = 310, 11, 36, 34
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
@@ -77,8 +85,10 @@ async def test_a_send_into_a_topic_that_cannot_be_saved_is_refused_and_comes_bac
     disk = TightDisk(threaded=threaded)
     mock_clock.rate = 1.0 if threaded else 0.0
     mock_clock.autojump_threshold = math.inf if threaded else 0.0
-    async with embedded_broker(disk, clock=SystemClock(), flush_disk_type=flush) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=SystemClock(), flush_disk_type=flush) as (
+        broker,
+        client,
+    ):
         assert (await client.ask(SEND, send_fields("Old"), b"old")).code == 0
         disk.without_room = frozenset({TOPICS})
         for _ in range(3):
@@ -96,8 +106,7 @@ async def test_a_send_into_a_topic_that_cannot_be_saved_is_refused_and_comes_bac
 
 
 async def test_sends_that_wait_for_one_topic_are_stored_in_the_order_in_which_they_came() -> None:
-    async with embedded_broker(TightDisk(threaded=True), clock=SystemClock()) as broker:
-        client = await broker.connect()
+    async with broker_client(TightDisk(threaded=True), clock=SystemClock()) as client:
         count = 20
         opaques = []
         for number in range(count):
@@ -114,8 +123,7 @@ async def test_a_batch_into_a_topic_that_cannot_be_saved_is_refused(
 ) -> None:
     disk = TightDisk()
     disk.without_room = frozenset({TOPICS})
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         batch = encode_batch([Message("New", b"1"), Message("New", b"2")])
         assert (await client.ask(320, send_fields("New", m="true"), batch)).code == REFUSED
         disk.without_room = frozenset()
@@ -130,8 +138,7 @@ async def test_what_is_sent_back_is_refused_while_its_group_or_topic_cannot_be_s
     name: str, autojump_clock: object
 ) -> None:
     disk = TightDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
         disk.without_room = frozenset({name})
         fields = {"group": "G", "offset": 0, "delayLevel": -1, "maxReconsumeTimes": 0}
@@ -150,8 +157,7 @@ async def test_a_transaction_and_a_delayed_message_wait_for_their_topic(
 ) -> None:
     disk = TightDisk()
     disk.without_room = frozenset({TOPICS})
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         for more in ("TRAN_MSG\x01true\x02PGROUP\x01PG\x02", "DELAY\x013\x02"):
             fields = send_fields("New", i=f"UNIQ_KEY\x01A\x02{more}")
             assert (await client.ask(SEND, fields, b"x")).code == REFUSED
@@ -165,8 +171,7 @@ async def test_a_heartbeat_whose_group_cannot_be_saved_is_refused(
     disk = TightDisk()
     disk.without_room = frozenset({name})
     data = HeartbeatData(client_id="c", consumer_data_set=[ConsumerData(group_name="G")])
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         for _ in range(2):
             answer = await client.ask(HEARTBEAT, {}, data.to_body())
             assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -182,8 +187,7 @@ async def test_queues_that_an_administrator_adds_take_messages_once_they_are_sav
     autojump_clock: object,
 ) -> None:
     disk = TightDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
         disk.without_room = frozenset({TOPICS})
         assert (await client.ask(17, topic_fields("T", 16))).code == ResponseCode.SYSTEM_ERROR
@@ -199,8 +203,7 @@ async def test_an_administrator_is_refused_what_cannot_be_saved(
     code: int, autojump_clock: object
 ) -> None:
     disk = TightDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         group = SubscriptionGroupConfig(group_name="G").to_body()
         topic = topic_fields()
         if code in (215, 207):
@@ -222,13 +225,12 @@ async def test_an_administrator_is_refused_what_cannot_be_saved(
 async def test_no_more_sends_wait_for_a_save_than_there_is_memory_for() -> None:
     # The share for held requests is a quarter of the budget: 16 MiB, so four such bodies.
     body = bytes(4 * 1024 * 1024 - 100_000)
-    async with embedded_broker(
+    async with broker_client(
         TightDisk(threaded=True),
         clock=SystemClock(),
         remoting_bytes_max=BUDGET_MIN,
         mapped_file_size_commit_log=32 * 1024 * 1024,
-    ) as broker:
-        client = await broker.connect()
+    ) as client:
         fields = {name: str(value) for name, value in send_fields("New").items()}
         frames = [await client.send(RemotingCommand(SEND, fields, body)) for _ in range(6)]
         codes = [(await client.answer(opaque)).code for opaque in frames]

@@ -15,11 +15,11 @@ from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
 
 
-class Peer:
+class FakeChannel:
     remote_address = "10.0.0.7:51000"
 
 
-PEER: Channel = Peer()  # type: ignore[assignment]
+PEER: Channel = FakeChannel()  # type: ignore[assignment]
 SIGNED = {"AccessKey": "alice", "Signature": "c2VjcmV0"}
 
 

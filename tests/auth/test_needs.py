@@ -17,7 +17,7 @@ from trocket.disk.errors import StoreIOError
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
 
-from ..kit import embedded_broker, pull_fields, put_record, send_fields
+from ..kit import broker_and_client, embedded_broker, pull_fields, put_record, send_fields
 from .signed import ALICE, INIT_USER, ROOT, allow, rule, signed
 
 PLACES = Places("c", has_group=lambda group: False)
@@ -153,7 +153,7 @@ def test_bodies_of_pop_requests() -> None:
 # The check as a whole.
 
 
-class Peer:
+class FakeChannel:
     """All that the check uses of a channel."""
 
     def __init__(self, address: str = "192.0.2.1:50000") -> None:
@@ -175,7 +175,7 @@ def control_of(accounts):
 
 def refusal(control, request, peer=None):
     try:
-        control.check(request, peer or Peer())
+        control.check(request, peer or FakeChannel())
     except RequestRefused as refused:
         return refused.remark
     return None
@@ -204,7 +204,7 @@ def test_an_address_is_part_of_a_decision(accounts) -> None:
     control, request = control_of(accounts), signed(Code.SEND_MESSAGE_V2, {"b": "T"}, user=ALICE)
     for _ in range(2):
         assert refusal(control, request) is None
-        assert refusal(control, request, Peer("198.51.100.1:50000")) == (
+        assert refusal(control, request, FakeChannel("198.51.100.1:50000")) == (
             "User:alice has no permission to access Topic:T from 198.51.100.1, no matched policies."
         )
 
@@ -285,8 +285,7 @@ async def test_a_message_of_others_is_answered_as_no_message(code, field, more) 
 
 async def test_the_topic_of_a_delayed_and_of_a_half_message_is_the_one_it_is_for() -> None:
     keys = {"authentication_enabled": True, "authorization_enabled": True}
-    async with embedded_broker(**keys, init_authentication_user=INIT_USER) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**keys, init_authentication_user=INIT_USER) as (broker, client):
         properties = send_fields()["i"]
         for fields in (
             send_fields("later", i=f"{properties}DELAY\x013\x02"),

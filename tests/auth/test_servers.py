@@ -29,7 +29,14 @@ from trocket.store.config import MessageStoreConfig
 from trocket.testing.memory_broker import MemoryBroker
 
 from ..broker.group import group
-from ..kit import embedded_broker, pull_fields, send_fields, topic_fields
+from ..kit import (
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 from ..kit.client import Client
 from .signed import ALICE, INIT_USER, ROOT, allow, signed
 
@@ -61,8 +68,7 @@ def burst(code, fields, count, serialize_type, *, flag=0, user=None):
 @pytest.mark.parametrize("native", [extension, None])
 @pytest.mark.parametrize("serialize_type", [0, 1])
 async def test_no_run_of_unsigned_sends_is_served(native, serialize_type):
-    async with embedded_broker(native=native, **ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(native=native, **ACCESS) as (broker, client):
         await client.send(signed(SEND, send_fields(), b"body"))  # makes topic and queue known
         await client.write(burst(SEND, send_fields(), 50, serialize_type))
         for opaque in range(1, 51):
@@ -74,8 +80,7 @@ async def test_no_run_of_unsigned_sends_is_served(native, serialize_type):
 
 @pytest.mark.skipif(extension is None, reason="there are no runs")
 async def test_without_accounts_such_a_burst_is_a_run():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.send(signed(SEND, send_fields(), b"body", user=None))
         await client.write(burst(SEND, send_fields(), 50, 1))
         for opaque in range(2, 51):
@@ -86,8 +91,7 @@ async def test_without_accounts_such_a_burst_is_a_run():
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
 async def test_no_burst_of_unsigned_pulls_is_served_or_held(serialize_type):
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         await client.ask(SEND, signed(SEND, send_fields(), b"secret").ext_fields, b"secret")
         opaque = await client.send(signed(PULL, pull_fields()))
         assert (await client.answer(opaque)).code == 0
@@ -101,8 +105,7 @@ async def test_no_burst_of_unsigned_pulls_is_served_or_held(serialize_type):
 
 
 async def test_an_unsigned_oneway_send_is_not_stored_and_not_answered():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         await client.write(burst(SEND, send_fields(), 20, 1, flag=ONEWAY_FLAG))
         answer = await client.ask(SEND, signed(SEND, send_fields(), b"x").ext_fields, b"x")
         assert answer.code == 0
@@ -111,8 +114,7 @@ async def test_an_unsigned_oneway_send_is_not_stored_and_not_answered():
 
 
 async def test_a_request_that_says_it_is_a_response_is_not_served():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         await client.write(burst(SEND, send_fields(), 20, 1, flag=RESPONSE_FLAG))
         await client.write(burst(SEND, send_fields(), 20, 1, flag=RESPONSE_FLAG, user=ROOT))
         await client.ask(SEND, signed(SEND, send_fields(), b"x").ext_fields, b"x")
@@ -120,15 +122,13 @@ async def test_a_request_that_says_it_is_a_response_is_not_served():
 
 
 async def test_a_code_that_is_not_served_needs_no_name():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_client(**ACCESS) as client:
         answer = await client.ask(RequestCode.POP_MESSAGE + 9_000, {})
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 async def test_of_a_field_that_is_sent_twice_the_signed_value_is_the_used_one():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         frame = encode(signed(SEND, send_fields("T"), b"x", serialize_type=0))
         for text in (b'"b":"mine","b":"T"', b'"b":"T","b":"mine"'):
             header = frame[8:].replace(b'"b":"T"', text)
@@ -145,8 +145,7 @@ async def test_of_a_field_that_is_sent_twice_the_signed_value_is_the_used_one():
 
 
 async def test_many_and_long_fields_without_a_signature_are_refused():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_client(**ACCESS) as client:
         fields = {f"x{number:03d}{'y' * 500}": "z" * 400 for number in range(200)}
         fields |= {"AccessKey": "root", "Signature": "s" * 28}
         answer = await client.ask(SEND, fields | send_fields(), b"x")
@@ -179,8 +178,7 @@ async def test_the_vip_port_has_the_same_gate(tmp_path):
 
 
 async def test_a_change_of_rights_counts_from_the_next_request_on():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         accounts = accounts_of(broker)
 
         async def outcome(user=ALICE):
@@ -232,8 +230,7 @@ WAITING = {
 @pytest.mark.parametrize("change", [disabled, deleted, given_another_password, denied])
 @pytest.mark.parametrize("code", WAITING)
 async def test_what_waits_gets_nothing_once_its_user_has_lost_the_right(code, change):
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         accounts = accounts_of(broker)
         allow(accounts, ["Topic:T Sub", "Group:CG Sub"])
         created = RequestCode.UPDATE_AND_CREATE_TOPIC
@@ -252,8 +249,7 @@ async def test_what_waits_gets_nothing_once_its_user_has_lost_the_right(code, ch
 
 @pytest.mark.parametrize("code", WAITING)
 async def test_what_waits_is_answered_after_a_change_of_other_accounts(code):
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         accounts = accounts_of(broker)
         allow(accounts, ["Topic:T Sub", "Group:CG Sub"])
         await client.ask(SEND, signed(SEND, send_fields(), b"x").ext_fields, b"x")
@@ -334,8 +330,7 @@ async def test_a_pop_reads_no_retry_topic_of_a_group_with_another_name():
 
 async def test_codes_in_both_whitelists_are_open_and_no_other():
     lists = {"authentication_whitelist": "28, 310", "authorization_whitelist": "28,26"}
-    async with embedded_broker(**ACCESS, **lists) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS, **lists) as (broker, client):
         assert (await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})).code == 0
         # Users' rights are checked for sends, so the name must be proved.
         assert (await client.ask(SEND, {**send_fields(), "AccessKey": "root"})).code == 16
@@ -347,8 +342,7 @@ async def test_codes_in_both_whitelists_are_open_and_no_other():
 
 async def test_with_authentication_alone_every_user_may_do_everything():
     keys = {"authentication_enabled": True, "init_authentication_user": INIT_USER}
-    async with embedded_broker(**keys) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**keys) as (broker, client):
         allow(accounts_of(broker), [])
         opaque = await client.send(signed(SEND, send_fields(), b"x", user=ALICE))
         assert (await client.answer(opaque)).code == 0
@@ -356,8 +350,7 @@ async def test_with_authentication_alone_every_user_may_do_everything():
 
 
 async def test_secrets_are_hidden_in_the_configuration():
-    async with embedded_broker(**ACCESS) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ACCESS) as (broker, client):
         opaque = await client.send(signed(RequestCode.GET_BROKER_CONFIG))
         text = (await client.answer(opaque)).body.decode()
         assert "initAuthenticationUser=(hidden)" in text
@@ -470,8 +463,7 @@ async def test_a_damaged_file_of_accounts_stops_the_start():
 
 
 async def test_without_any_user_the_log_says_why_nobody_gets_in(caplog):
-    async with embedded_broker(authentication_enabled=True) as broker:
-        client = await broker.connect()
+    async with broker_client(authentication_enabled=True) as client:
         assert (await client.ask(SEND, send_fields())).code == ResponseCode.NO_PERMISSION
     assert "set initAuthenticationUser" in caplog.text
 

@@ -151,7 +151,7 @@ class FakeStore:
         return len(names)
 
 
-class Broker:
+class BrokerTables:
     """Everything wired together as the controller does it.
 
     Args:

@@ -8,7 +8,7 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import extension
 
-from ..kit import WrongClock, embedded_broker, send_fields, stored
+from ..kit import WrongClock, broker_and_client, broker_client, embedded_broker, send_fields, stored
 from .delivering.test_schedule_message_service import SEND, delay
 from .transactions.test_end_transaction import asked, prepare, producer
 
@@ -18,8 +18,7 @@ YEAR_MS = 365 * 24 * HOUR_MS
 
 async def test_what_was_due_in_ten_years_comes_after_its_delay(autojump_clock):
     clock = WrongClock()
-    async with embedded_broker(clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(clock=clock) as client:
         clock.wrong_ms = 10 * YEAR_MS
         for level in (1, 2):
             await client.ask(SEND, send_fields(i=delay(level)), b"%d" % level)
@@ -33,8 +32,7 @@ async def test_what_was_due_in_ten_years_comes_after_its_delay(autojump_clock):
 
 async def test_what_is_due_in_time_waits_for_its_time(autojump_clock):
     clock = WrongClock()
-    async with embedded_broker(clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(clock=clock) as client:
         await client.ask(SEND, send_fields(i=delay(2)), b"5 s")
         await trio.sleep(4.9)
         assert await stored(client) == []
@@ -49,8 +47,7 @@ async def test_a_delay_counts_from_now_while_the_store_is_ahead_of_the_clock(aut
     async with embedded_broker(disk, clock=clock) as broker:
         await (await broker.connect()).ask(SEND, send_fields("Other"), b"x")
     clock.wrong_ms = 0
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=clock) as (broker, client):
         now_ms = clock.wall_ms()
         for key, property_text in (
             ("2 h", "DELAY\x0118"),
@@ -75,8 +72,7 @@ async def test_a_queue_that_is_built_again_from_the_log_has_the_same_due_times(
     autojump_clock, native
 ):
     disk, clock = MemoryDisk(), WrongClock()
-    async with embedded_broker(disk, clock=clock, native=native) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock, native=native) as client:
         await client.ask(SEND, send_fields("Other"), b"first")
         clock.wrong_ms = -HOUR_MS
         for body in (b"5 s", b"5 s more"):
@@ -96,8 +92,7 @@ async def test_messages_that_were_sent_before_the_clock_was_set_back_wait_their_
 ):
     clock = WrongClock()
     clock.wrong_ms = 10 * YEAR_MS
-    async with embedded_broker(clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_and_client(clock=clock) as (broker, client):
         for number in range(3):
             await client.ask(SEND, send_fields(i=delay(4)), b"before %d" % number)
             await trio.sleep(5)
@@ -147,8 +142,7 @@ async def test_the_delay_that_metrics_state_is_that_of_the_clock_while_the_store
 ):
     clock = WrongClock()
     clock.wrong_ms = HOUR_MS
-    async with embedded_broker(clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_and_client(clock=clock) as (broker, client):
         await client.ask(SEND, send_fields("Other"), b"x")
         clock.wrong_ms = 0
         await client.ask(SEND, send_fields(i="TIMER_DELAY_SEC\x011200"), b"20 min")

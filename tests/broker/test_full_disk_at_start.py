@@ -10,7 +10,7 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 
-from ..kit import embedded_broker, pull_fields, send_fields
+from ..kit import broker_client, pull_fields, send_fields
 from ..store.test_full_disk_at_start import full_after, unwritable
 
 SEND, PULL, COMMIT, QUERY_OFFSET = 310, 11, 15, 14
@@ -28,8 +28,7 @@ async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_starte
     fail, autojump_clock
 ):
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(SEND, send_fields(), b"kept")).code == 0
         delayed = send_fields(i="DELAY\x013\x02UNIQ_KEY\x01A\x02")
         assert (await client.ask(SEND, delayed, b"late")).code == 0
@@ -37,8 +36,7 @@ async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_starte
         killed = disk.copy()
     killed.process_death()
     fail(killed)
-    async with embedded_broker(killed) as broker:
-        client = await broker.connect()
+    async with broker_client(killed) as client:
         found = await client.ask(PULL, pull_fields(sysFlag=4))
         assert [each.body for each in decode_messages(found.body)] == [b"kept"]
         refused = await client.ask(SEND, send_fields(), b"refused")
@@ -49,8 +47,7 @@ async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_starte
         await trio.sleep(60)
         assert (await client.ask(QUERY_OFFSET, committed)).ext_fields["offset"] == "1"
     killed.fault = None
-    async with embedded_broker(killed) as broker:
-        client = await broker.connect()
+    async with broker_client(killed) as client:
         assert (await client.ask(SEND, send_fields(), b"after")).code == 0
         await trio.sleep(11)
         found = await client.ask(PULL, pull_fields(sysFlag=4))

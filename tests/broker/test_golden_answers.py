@@ -31,7 +31,7 @@ from trocket.remoting.bodies import (
 from trocket.remoting.codec import decode_frame, encode
 from trocket.remoting.request_codes import RequestCode
 
-from .harness import Broker, FakeChannel, client, consumer, subscription
+from .harness import BrokerTables, FakeChannel, client, consumer, subscription
 
 FILES = [
     "json-5.5.0.jsonl",
@@ -45,7 +45,7 @@ FILES = [
 
 def exchanges(golden, name):
     """Request and answer (None: oneway) of every recorded request that these processors serve."""
-    served = Broker().processors
+    served = BrokerTables().processors
     requests, answers = [], {}
     for line in (golden / "wire" / name).read_text().splitlines():
         record = json.loads(line)
@@ -200,7 +200,9 @@ def addressed(request):
 def test_the_answer_to_every_recorded_request_is_the_recorded_one(golden, name):
     compared = {}
     for request, recorded in exchanges(golden, name):
-        broker = Broker(BrokerConfig(broker_name=addressed(request), enable_property_filter=True))
+        broker = BrokerTables(
+            BrokerConfig(broker_name=addressed(request), enable_property_filter=True)
+        )
         if recorded is None:
             assert broker.handle(request).code in (0, 26)
             continue
@@ -231,7 +233,7 @@ def test_the_empty_remark_of_31_and_empty_ext_fields_are_the_recorded_ones(golde
         prepare = PREPARE.get(RequestCode(request.code))
         if recorded is None or request.code == RequestCode.CHECK_CLIENT_CONFIG:
             continue
-        broker = Broker()
+        broker = BrokerTables()
         if prepare is not None:
             prepare(broker, request, recorded)
         answer = decode_frame(encode(broker.handle(request)))
@@ -248,7 +250,7 @@ def test_heartbeats_that_were_recorded_are_read_whole(golden):
     for name in FILES:
         for request, _ in exchanges(golden, name):
             if request.code == RequestCode.HEART_BEAT:
-                broker = Broker()
+                broker = BrokerTables()
                 broker.handle(request)
                 data = HeartbeatData.from_body(request.body)
                 groups = {item.group_name for item in data.consumer_data_set}

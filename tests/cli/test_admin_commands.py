@@ -10,7 +10,6 @@ import select
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -430,25 +429,3 @@ def test_what_other_brokers_tell_is_printed_before_the_error(
     *warnings, last = ended.err.splitlines()
     assert "broker-dead: 127.0.0.1:1: cannot connect" in last
     assert all("no connection to 127.0.0.1:1" in each for each in warnings)
-
-
-EVERY = [
-    "producers",
-    "top",
-    *(f"broker {verb}" for verb in ("info", "stats", "config", "counter", "clean")),
-    *(f"broker {verb}" for verb in ("consume-stats", "wipe-write-perm", "add-write-perm", "ha")),
-    "namesrv config",
-    *(f"namesrv kv {verb}" for verb in ("list", "get", "set", "delete")),
-    *(f"topic {verb}" for verb in ("stats", "groups", "perm", "units", "order-conf", "allocate")),
-    *(f"group {verb}" for verb in ("topics", "status", "consume")),
-    *(f"offset {verb}" for verb in ("clone", "times", "correction")),
-]
-
-
-@pytest.mark.parametrize("words", EVERY)
-def test_every_command_has_help_with_an_example_and_is_in_the_docs(run: Run, words: str) -> None:
-    ended = run(*words.split(), "--help")
-    assert ended.status == 0
-    assert "Example: trocket " + words in " ".join(ended.out.split())
-    page = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
-    assert f"trocket {words}" in page.read_text(encoding="utf-8")

@@ -238,19 +238,3 @@ def test_accounts_of_the_old_generation_move(broker: Broker, run: Run, tmp_path:
     assert ended.status == 1
     assert "geheim" not in ended.err
     assert run("auth", "migrate", str(tmp_path / "missing.yml")).status == 1
-
-
-EVERY = [
-    *(f"auth user {verb}" for verb in ("create", "update", "delete", "list", "show")),
-    *(f"auth acl {verb}" for verb in ("set", "delete", "list", "show")),
-    *(f"auth {verb}" for verb in ("test", "copy", "migrate", "init")),
-]
-
-
-@pytest.mark.parametrize("words", EVERY)
-def test_every_command_has_help_with_an_example_and_is_in_the_docs(run: Run, words: str) -> None:
-    ended = run(*words.split(), "--help")
-    assert ended.status == 0
-    assert "Example: trocket " + words in " ".join(ended.out.split())
-    page = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
-    assert f"trocket {words}" in page.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +89,23 @@ def every_command() -> list[tuple[str, Any]]:
 
     walk(typer.main.get_command(make_app()), "")
     return found
+
+
+def test_every_command_has_help_with_an_example_and_is_in_the_docs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    with_examples_in_docs = ("store ", "pipeline ")
+    count = 0
+    for words, command in every_command():
+        is_family = hasattr(command, "commands") and not command.invoke_without_command
+        if is_family or command.hidden or not words or words.startswith(with_examples_in_docs):
+            continue
+        assert main([*words.split(), "--help"]) == 0, words
+        assert f"Example: trocket {words}" in " ".join(capsys.readouterr().out.split()), words
+        assert f"trocket {words}" in page, words
+        count += 1
+    assert count > 70
 
 
 def test_no_help_has_a_type_or_a_line_for_what_its_usage_says(

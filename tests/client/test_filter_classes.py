@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
@@ -34,6 +34,7 @@ from trocket.testing import Broker
 
 from .conftest import Play
 from .filter_server import FilterServer
+from .support import until
 
 SOURCE = "package org.shop;\npublic class KeepFifth implements MessageFilter { /* … */ }\n"
 FIFTHS = FilterClass("org.shop.KeepFifth", SOURCE)
@@ -70,12 +71,6 @@ async def numbers(consumer: PushConsumer, count: int) -> list[int]:
         found.append(int(message.text.split()[0]))
         message.ack()
     return found
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait; the deadline of `play` ends what never comes."""
-    while not condition():  # noqa: ASYNC110 - of another thread
-        await anyio.sleep(0.005)
 
 
 def fields(request: RemotingCommand) -> dict[str, str]:

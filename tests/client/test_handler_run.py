@@ -16,8 +16,6 @@ import pytest
 from trocket import (
     AlreadySettledError,
     ConsumeFromWhere,
-    Message,
-    Producer,
     PushConsumer,
     PushConsumerOptions,
     RetryLater,
@@ -27,26 +25,15 @@ from trocket.client.pushing import loop_watch
 from trocket.testing import Broker
 
 from .conftest import DEADLINE_S, Play
+from .support import send, until
 
 FIRST = PushConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 CLOSED_WITHIN_S = 5.0
 """Far less than the handlers would take."""
 
 
-async def send(broker: Broker, topic: str, *bodies: str) -> None:
-    async with Producer(broker.url) as producer:
-        for body in bodies:
-            await producer.send(Message(topic, body))
-
-
 def opened(broker: Broker, topic: str, group: str, **options: Any) -> PushConsumer[bytes]:
     return PushConsumer(broker.url, group=group, subscriptions={topic: "*"}, **FIRST, **options)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what no event tells: a log line, or the store's state."""
-    while not condition():  # noqa: ASYNC110
-        await anyio.sleep(0.01)
 
 
 # Threads
@@ -66,7 +53,7 @@ def test_plain_handlers_run_in_as_many_threads_as_concurrency_says(
 
     async def scenario() -> None:
         nonlocal consumer
-        await send(broker, topic, *"abcdefgh")
+        await send(broker.url, topic, *"abcdefgh")
         async with opened(broker, topic, group) as consumer:
             await consumer.run(handle, concurrency=4)
         assert broker.lag(group, topic) == 0
@@ -97,7 +84,7 @@ def test_a_thread_has_the_context_variables_of_run_and_runs_no_loop(
     async def scenario() -> None:
         nonlocal consumer
         tenant.set("mine")
-        await send(broker, topic, "a", "b")
+        await send(broker.url, topic, "a", "b")
         async with opened(broker, topic, group) as consumer:
             await consumer.run(handle, concurrency=1)
         assert tenant.get() == "mine"
@@ -119,7 +106,7 @@ def test_in_loop_handlers_run_in_the_thread_of_the_loop(
 
     async def scenario() -> None:
         nonlocal consumer
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with opened(broker, topic, group) as consumer:
             if is_async:
 
@@ -146,7 +133,7 @@ def test_what_a_plain_handler_returns_is_awaited_in_the_loop(
             names.append((threading.current_thread().name, db))
             consumer.stop()
 
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with opened(broker, topic, group) as consumer:
             await consumer.run(lambda message: bill(message, "db"))
         assert names == [(threading.current_thread().name, "db")]
@@ -176,7 +163,7 @@ def test_a_handler_in_a_thread_settles_its_messages_itself(
             raise ValueError("after its acknowledgement")
 
     async def scenario() -> None:
-        await send(broker, topic, "later", "twice", "fails")
+        await send(broker.url, topic, "later", "twice", "fails")
         async with (
             opened(broker, topic, group) as consumer,
             anyio.create_task_group() as tasks,
@@ -213,7 +200,7 @@ def test_a_thread_that_takes_too_long_loses_its_message(
 
     async def scenario() -> None:
         nonlocal consumer
-        await send(broker, topic, "slow")
+        await send(broker.url, topic, "slow")
         async with (
             opened(broker, topic, group, consume_timeout_s=0.05) as consumer,
             anyio.create_task_group() as tasks,
@@ -282,7 +269,7 @@ def test_stop_ends_run_in_time_and_says_what_was_cut(
         assert outcome is None or await outcome is None
 
     async def scenario() -> None:
-        await send(broker, topic, "quick", "slow", "quick")
+        await send(broker.url, topic, "quick", "slow", "quick")
         async with (
             opened(broker, topic, group, close_timeout_s=2.0) as consumer,
             anyio.create_task_group() as tasks,
@@ -329,7 +316,7 @@ def test_closing_while_handlers_run_takes_no_longer_than_its_limit(
     began: list[PushedMessage] = []
 
     async def scenario() -> None:
-        await send(broker, topic, "slow")
+        await send(broker.url, topic, "slow")
         async with anyio.create_task_group() as tasks:
             consumer = await opened(broker, topic, group, close_timeout_s=0.4).open()
             tasks.start_soon(consumer.run, handle if endless is blocks else handle_async)
@@ -353,7 +340,7 @@ def test_closing_waits_for_handlers_that_end_in_time(
             began.set()
             await go_on.wait()
 
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with anyio.create_task_group() as tasks:
             consumer = await opened(broker, topic, group).open()
             tasks.start_soon(consumer.run, handle)
@@ -373,7 +360,7 @@ def test_a_handler_may_close_its_consumer(
         async def handle(message: PushedMessage) -> None:
             await consumer.close()
 
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         consumer = await opened(broker, topic, group).open()
         start_s = time.monotonic()
         await consumer.run(handle)
@@ -395,7 +382,7 @@ def test_a_run_that_is_cancelled_cancels_its_handlers(
             finally:
                 ended.set()
 
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with opened(broker, topic, group) as consumer:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(consumer.run, handle)
@@ -422,7 +409,7 @@ def test_what_is_no_exception_ends_run(
         handle(message)
 
     async def scenario() -> None:
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with opened(broker, topic, group) as consumer:
             with pytest.raises(SystemExit):
                 await consumer.run(handle_async if is_async else handle)
@@ -445,7 +432,7 @@ def test_a_handler_whose_future_was_cancelled_has_failed(
             future.cancel()
             await future
 
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with opened(broker, topic, group, is_orderly=True, suspend_queue_s=0.01) as consumer:
             async with asyncio.timeout(DEADLINE_S):
                 await consumer.run(handle, concurrency=1)
@@ -479,7 +466,7 @@ def test_a_handler_that_holds_the_loop_is_named_once(
             await anyio.lowlevel.checkpoint()
             counts(message)
 
-        await send(broker, topic, *"abc")
+        await send(broker.url, topic, *"abc")
         async with opened(broker, topic, group) as consumer:
             if is_async:
                 await consumer.run(counts_async, concurrency=1)
@@ -510,7 +497,7 @@ def test_a_thread_does_not_hold_the_loop(
 
     async def scenario() -> None:
         nonlocal consumer
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with (
             opened(broker, topic, group) as consumer,
             anyio.create_task_group() as tasks,
@@ -543,7 +530,7 @@ def test_a_handler_sees_its_cancellation_and_its_results(
             if message.reconsume_times == 0:
                 raise RetryLater(1)
 
-        await send(broker, topic, "a")
+        await send(broker.url, topic, "a")
         async with opened(broker, topic, group) as consumer:
             await consumer.run(handle)
         waiting = [m.properties["REAL_TOPIC"] for m in broker.messages("SCHEDULE_TOPIC_XXXX")]

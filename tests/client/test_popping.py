@@ -36,6 +36,7 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker, MemoryBroker
 
 from .conftest import Play
+from .support import send
 
 FIRST = SimpleConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 POPPED = {"defaultMessageRequestMode": "POP", "enablePropertyFilter": True}
@@ -45,12 +46,6 @@ POPPED = {"defaultMessageRequestMode": "POP", "enablePropertyFilter": True}
 def broker() -> Iterator[Broker]:
     with Broker(config=POPPED) as broker:
         yield broker
-
-
-async def send(url: str, topic: str, *bodies: str, **fields: Any) -> None:
-    async with Producer(url) as producer:
-        for body in bodies:
-            await producer.send(Message(topic, body, **fields))
 
 
 async def advance(broker: Broker, seconds: float) -> None:

@@ -15,9 +15,7 @@ from trocket import (
     ClosedError,
     ConfigurationError,
     ConsumeFromWhere,
-    Message,
     MessageQueue,
-    Producer,
     PullConsumer,
     PullConsumerOptions,
     PullStatus,
@@ -28,27 +26,14 @@ from trocket.testing import Broker
 from .conftest import Play
 from .outages import know, two_brokers
 from .scripted_broker import URL
+from .support import poll, send_numbers
 
 FIRST = PullConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
-async def send(url: str, topic: str, count: int) -> None:
-    async with Producer(url) as producer:
-        for n in range(count):
-            message = Message(topic, f"{n}", tags="ab"[n % 2], properties={"n": str(n)})
-            await producer.send(message)
-
-
-async def poll(consumer: PullConsumer, count: int) -> list[str]:
-    found: list[str] = []
-    while len(found) < count:
-        found += [m.text for m in await consumer.poll(timeout_s=5.0)]
-    return found
-
-
 def test_positions_are_the_programs(play: Play, broker: Broker, topic: str, group: str) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 10)
+        await send_numbers(broker.url, topic, 10)
         async with PullConsumer(broker.url, group=group, auto_commit=False, **FIRST) as consumer:
             (queue,) = await consumer.queues(topic)
             consumer.assign([queue])
@@ -75,7 +60,7 @@ def test_positions_are_the_programs(play: Play, broker: Broker, topic: str, grou
 
 def test_a_paused_queue_gives_nothing(play: Play, broker: Broker, topic: str, group: str) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 3)
+        await send_numbers(broker.url, topic, 3)
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
             queues = await consumer.queues(topic)
             consumer.assign(queues)
@@ -96,7 +81,7 @@ def test_leaving_commits_what_was_polled(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 5)
+        await send_numbers(broker.url, topic, 5)
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
             consumer.assign(await consumer.queues(topic))
             assert len(await consumer.poll(2)) == 2
@@ -113,7 +98,7 @@ def test_what_is_not_wanted_is_left_out(
     play: Play, broker: Broker, topic: str, group: str, selector: object, found: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 10)
+        await send_numbers(broker.url, topic, 10)
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
             (queue,) = await consumer.queues(topic)
             pulled = await consumer.pull(queue, 0, selector=selector)  # type: ignore[arg-type]
@@ -128,7 +113,7 @@ def test_one_pull_reports_the_range_of_the_queue(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 3)
+        await send_numbers(broker.url, topic, 3)
         async with PullConsumer(broker.url, group=group) as consumer:
             (queue,) = await consumer.queues(topic)
             pulled = await consumer.pull(queue, 1, count=1)
@@ -163,7 +148,7 @@ def test_a_queue_that_a_program_kept_needs_no_look_up_of_its_topic(
     ask: Callable[[PullConsumer, MessageQueue], Awaitable[object]],
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 1)
+        await send_numbers(broker.url, topic, 1)
         async with PullConsumer(broker.url, group=group) as consumer:
             (queue,) = await consumer.queues(topic)
         async with PullConsumer(broker.url, group=group) as fresh:

@@ -12,7 +12,6 @@ from trocket import (
     ConfigurationError,
     Message,
     MessageQueue,
-    Producer,
     PullConsumer,
     PullConsumerOptions,
     PushConsumer,
@@ -24,22 +23,9 @@ from trocket import (
 from trocket.testing import Broker
 
 from .conftest import Play
+from .support import poll, send_numbers
 
 FIRST = PullConsumerOptions(consume_from_where="first")
-
-
-async def send(url: str, topic: str, count: int, start: int = 0) -> None:
-    async with Producer(url) as producer:
-        for n in range(start, start + count):
-            message = Message(topic, f"{n}", tags="ab"[n % 2], properties={"n": str(n)})
-            await producer.send(message)
-
-
-async def poll(consumer: PullConsumer, count: int) -> list[str]:
-    found: list[str] = []
-    while len(found) < count:
-        found += [m.text for m in await consumer.poll(timeout_s=5.0)]
-    return found
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -70,7 +56,7 @@ def test_a_subscribed_topic_is_received_without_naming_its_queues(
     play: Play, broker: Broker, topic: str, group: str, selector: object, found: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 10)
+        await send_numbers(broker.url, topic, 10)
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
             consumer.subscribe({topic: selector})  # type: ignore[dict-item]
             assert await poll(consumer, len(found)) == list(found)
@@ -98,7 +84,7 @@ def test_two_members_share_the_queues_and_nothing_is_received_twice(
             await until_queues(one, 2)
             await until_queues(two, 2)
             assert {*one.assignment, *two.assignment} == set(await one.queues(topic))
-            await send(broker.url, topic, 40)
+            await send_numbers(broker.url, topic, 40)
             seen: Counter[str] = Counter()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(take_all, one, seen)
@@ -116,7 +102,7 @@ def test_the_queues_of_a_member_that_leaves_go_to_the_others(
     topic = f"T2_{group}"
 
     async def scenario() -> None:
-        await send(broker.url, topic, 10)
+        await send_numbers(broker.url, topic, 10)
         async with PullConsumer(broker.url, group=group, **FIRST) as stays:
             stays.subscribe(topic)
             async with PullConsumer(broker.url, group=group, **FIRST) as leaves:
@@ -136,7 +122,7 @@ def test_messages_of_a_poll_are_committed_when_the_next_one_has_begun(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 6)
+        await send_numbers(broker.url, topic, 6)
         options = PullConsumerOptions(FIRST, auto_commit_s=0.01)
         async with PullConsumer(broker.url, group=group, **options) as consumer:
             consumer.subscribe(topic)
@@ -173,7 +159,7 @@ def test_messages_of_a_poll_that_ends_in_an_exception_come_again(
             raise RuntimeError("the program failed")
 
     async def scenario() -> None:
-        await send(broker.url, topic, 6)
+        await send_numbers(broker.url, topic, 6)
         with pytest.raises(RuntimeError, match="the program failed"):
             await fail()
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
@@ -194,7 +180,7 @@ def test_without_auto_commit_only_commit_commits(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 4)
+        await send_numbers(broker.url, topic, 4)
         options = PullConsumerOptions(FIRST, auto_commit=False)
         async with PullConsumer(broker.url, group=group, **options) as consumer:
             consumer.subscribe(topic)
@@ -224,8 +210,8 @@ def test_a_topic_can_be_added_and_taken_away(play: Play, broker: Broker, group: 
 
     async def scenario() -> None:
         log = Log()
-        await send(broker.url, first, 2)
-        await send(broker.url, second, 2, start=2)
+        await send_numbers(broker.url, first, 2)
+        await send_numbers(broker.url, second, 2, start=2)
         async with PullConsumer(broker.url, group=group, listener=log, **FIRST) as consumer:
             consumer.subscribe(first)
             assert await poll(consumer, 2) == ["0", "1"]
@@ -233,7 +219,7 @@ def test_a_topic_can_be_added_and_taken_away(play: Play, broker: Broker, group: 
             assert await poll(consumer, 2) == ["2", "3"]
             consumer.unsubscribe(first)
             assert {queue.topic for queue in consumer.assignment} == {second}
-            await send(broker.url, first, 1)
+            await send_numbers(broker.url, first, 1)
             assert await consumer.poll(timeout_s=0.1) == []
             assert log.events == [("assign", first), ("assign", second), ("revoke", first)]
         assert broker.lag(group, first) == 1
@@ -251,7 +237,7 @@ def test_a_topic_that_is_created_later_is_received(play: Play, broker: Broker, g
             consumer.subscribe(topic)
             assert await consumer.poll(timeout_s=0.05) == []
             broker.create_topic(topic, queues=1)
-            await send(broker.url, topic, 1)
+            await send_numbers(broker.url, topic, 1)
             assert await poll(consumer, 1) == ["0"]
 
     play(scenario)
@@ -259,7 +245,7 @@ def test_a_topic_that_is_created_later_is_received(play: Play, broker: Broker, g
 
 def test_a_time_to_begin_at(play: Play, broker: Broker, topic: str, group: str) -> None:
     async def scenario() -> None:
-        await send(broker.url, topic, 2)
+        await send_numbers(broker.url, topic, 2)
         async with PullConsumer(broker.url, group=group, consume_from_where="timestamp") as found:
             found.subscribe(topic)
             assert await poll(found, 2) == ["0", "1"]  # half an hour ago

@@ -32,6 +32,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.testing import Broker
 
 from .conftest import Play
+from .support import send
 
 FIRST = PushConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
@@ -42,12 +43,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_puller, "PULL_RETRY_S", 0.05)
     monkeypatch.setattr(push_rebalance, "REBALANCE_RETRY_S", 0.05)
     monkeypatch.setattr(route_table, "RETRY_S", 0.05)
-
-
-async def send(url: str, topic: str, *bodies: str) -> None:
-    async with Producer(url) as producer:
-        for body in bodies:
-            await producer.send(Message(topic, body))
 
 
 async def texts(consumer: PushConsumer, count: int) -> list[str]:

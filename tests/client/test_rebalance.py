@@ -14,9 +14,7 @@ import pytest
 from trocket import (
     Client,
     ConsumeFromWhere,
-    Message,
     MessageQueue,
-    Producer,
     PullConsumer,
     PushConsumer,
     PushConsumerOptions,
@@ -30,6 +28,7 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
 from .conftest import DEADLINE_S, Play
+from .support import send
 
 ORDERLY = PushConsumerOptions(
     consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -42,12 +41,6 @@ ORDERLY = PushConsumerOptions(
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two attempts; no test here measures them."""
     monkeypatch.setattr(push_rebalance, "REBALANCE_RETRY_S", 0.05)
-
-
-async def send(broker: Broker, topic: str, *bodies: str) -> None:
-    async with Producer(broker.url) as producer:
-        for body in bodies:
-            await producer.send(Message(topic, body))
 
 
 async def until_owner(consumer: PushConsumer, topic: str) -> None:
@@ -93,7 +86,7 @@ def test_a_strategy_that_fails_is_named_and_the_queues_stay(
 ) -> None:
     async def scenario() -> None:
         caplog.clear()
-        await send(broker, topic, "before")
+        await send(broker.url, topic, "before")
         strategy = Failing()
         made: Any = PullConsumer
         if kind == "push":
@@ -107,7 +100,7 @@ def test_a_strategy_that_fails_is_named_and_the_queues_stay(
                 strategy.failures = [failure] * 3
                 while strategy.failures:
                     await anyio.lowlevel.checkpoint()
-                await send(broker, topic, "later")
+                await send(broker.url, topic, "later")
                 await received(consumer, "later")
         assert "Failing.allocate" in caplog.text
 
@@ -131,7 +124,7 @@ def test_a_queue_goes_to_a_new_member_when_its_message_is_settled(
     play: Play, broker: Broker, topic: str, group: str, outcome: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker, topic, "1", "2")
+        await send(broker.url, topic, "1", "2")
         async with PushConsumer(
             broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
         ) as first:
@@ -165,7 +158,7 @@ def test_a_message_that_the_program_has_not_taken_goes_at_once(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker, topic, "1")
+        await send(broker.url, topic, "1")
         async with PushConsumer(
             broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
         ) as first:
@@ -190,7 +183,7 @@ def test_a_reset_inside_a_handler_begins_when_its_message_is_settled(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
     async def scenario() -> None:
-        await send(broker, topic, "1", "2", "3")
+        await send(broker.url, topic, "1", "2", "3")
         async with PushConsumer(
             broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
         ) as consumer:
@@ -235,7 +228,7 @@ def test_a_lock_that_is_answered_late_does_not_begin_a_queue_whose_message_is_in
             return answer
 
         monkeypatch.setattr(Client, "request", delayed)
-        await send(broker, topic, "1", "2")
+        await send(broker.url, topic, "1", "2")
         async with PushConsumer(
             broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
         ) as consumer:
@@ -258,7 +251,7 @@ def test_a_member_that_stood_still_delivers_nothing_until_its_lock_is_renewed(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        await send(broker, topic, "1", "2")
+        await send(broker.url, topic, "1", "2")
         async with PushConsumer(
             broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
         ) as consumer:
@@ -283,7 +276,7 @@ def test_closing_under_a_thread_keeps_the_lock_of_its_queue_and_of_no_other(
     may_end = threading.Event()
 
     async def scenario() -> None:
-        await send(broker, topic, "1")
+        await send(broker.url, topic, "1")
         topics = dict.fromkeys((topic, other), "*")
         first = PushConsumer(broker.url, group=group, subscriptions=topics, **ORDERLY)
         has_begun = threading.Event()

@@ -34,6 +34,7 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
 from .conftest import Play
+from .support import until
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -64,12 +65,6 @@ async def traced(
 def consumed(count: int) -> Callable[[MessageTrace], bool]:
     """Whether so many consumptions are reported, with their ends."""
     return lambda trace: sum(each.outcome is not None for each in trace.consumptions) == count
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition is true; the test's deadline ends the waiting."""
-    while not condition():  # noqa: ASYNC110 - only the broker knows
-        await anyio.sleep(0.005)
 
 
 async def timeline_of_two(admin: Admin, topic: str, key: str) -> MessageTrace:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import missing_tool
 from trocket.interop.peer import Cluster
 from trocket.interop.peers import open_cluster
@@ -71,3 +72,21 @@ def make_cluster(
 ) -> Callable[[], Cluster]:
     """`make_cluster_with` no keys."""
     return lambda: make_cluster_with({})
+
+
+@pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApacheCluster]:
+    """A running cluster of each generation of Apache's."""
+    reason = missing_tool()
+    if reason is not None:
+        pytest.fail(reason)
+    folder: Path = tmp_path_factory.mktemp(f"apache-{request.param}")
+    keys = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
+    cluster = ApacheCluster(request.param, folder, broker_keys=keys)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()

@@ -5,13 +5,13 @@ What is expected below was seen with 5.5.0 and 4.9.7.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
 import pytest
 
+from tests.client.admin.conftest import send, until
 from trocket.cli.top.sample import Sampler
 from trocket.client import (
     Admin,
@@ -23,34 +23,15 @@ from trocket.client import (
     PushConsumer,
     QueueReset,
     RouteNotFoundError,
-    SendResult,
     ServerError,
 )
 from trocket.interop.apache import ApacheCluster
-from trocket.interop.maven import missing_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 DEADLINE_S = 60.0
 T = TypeVar("T")
 BROKER = "broker-a"
-
-
-@pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
-def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApacheCluster]:
-    reason = missing_tool()
-    if reason is not None:
-        pytest.fail(reason)
-    folder: Path = tmp_path_factory.mktemp(f"apache-{request.param}")
-    keys = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
-    cluster = ApacheCluster(request.param, folder, broker_keys=keys)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
@@ -72,19 +53,6 @@ def do(cluster: ApacheCluster) -> Callable[[Callable[[Admin], Awaitable[Any]]], 
 
 
 Do = Callable[[Callable[[Admin], Awaitable[Any]]], Any]
-
-
-async def until(condition: Callable[[], Awaitable[T]]) -> T:
-    while True:
-        found = await condition()
-        if found:
-            return found
-        await anyio.sleep(0.05)
-
-
-async def send(admin: Admin, topic: str, *bodies: str, **options: Any) -> list[SendResult]:
-    async with Producer(admin.client) as producer:
-        return [await producer.send(Message(topic, body, **options)) for body in bodies]
 
 
 def test_topics_and_groups(do: Do, is_5: bool) -> None:

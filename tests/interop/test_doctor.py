@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,26 +13,8 @@ import pytest
 from trocket.client import Admin, Message, Producer, PushConsumer
 from trocket.client.errors import ServerError
 from trocket.interop.apache import ApacheCluster
-from trocket.interop.maven import missing_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
-def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApacheCluster]:
-    reason = missing_tool()
-    if reason is not None:
-        pytest.fail(reason)
-    folder: Path = tmp_path_factory.mktemp(f"apache-{request.param}")
-    keys = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
-    cluster = ApacheCluster(request.param, folder, broker_keys=keys)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def doctor(cluster: ApacheCluster, status: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.client.support import send
 from trocket.client import (
     Admin,
     ConfigurationError,
@@ -100,12 +101,6 @@ def play(function: Callable[[], Awaitable[Any]], backend: str = "asyncio") -> An
             return await function()
 
     return anyio.run(main, backend=backend)
-
-
-async def send(url: str, topic: str, *bodies: str, **fields: Any) -> None:
-    async with Producer(url) as producer:
-        for body in bodies:
-            await producer.send(Message(topic, body, **fields))
 
 
 async def receive(consumer: SimpleConsumer, count: int, **options: Any) -> list[PoppedMessage]:

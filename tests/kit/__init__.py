@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .client import Client, Inbox
 from .clock import START_MS, TrioClock, WrongClock
-from .embedded import Broker, embedded_broker, put_record
+from .embedded import Broker, broker_and_client, broker_client, embedded_broker, put_record
 from .fields import (
     heartbeat,
     long_names,
@@ -24,6 +24,8 @@ __all__ = [
     "WrongClock",
     "bodies",
     "bodies_of",
+    "broker_and_client",
+    "broker_client",
     "embedded_broker",
     "heartbeat",
     "long_names",

@@ -120,3 +120,19 @@ async def embedded_broker(
             yield Broker(controller, connections)
             connections.cancel_scope.cancel()
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def broker_and_client(
+    disk: MemoryDisk | None = None, **options: Any
+) -> AsyncIterator[tuple[Broker, Client]]:
+    """Run a broker and connect to it; see `embedded_broker`."""
+    async with embedded_broker(disk, **options) as broker:
+        yield broker, await broker.connect()
+
+
+@asynccontextmanager
+async def broker_client(disk: MemoryDisk | None = None, **options: Any) -> AsyncIterator[Client]:
+    """A client of a broker that runs until the block ends; see `embedded_broker`."""
+    async with broker_and_client(disk, **options) as (_, client):
+        yield client

@@ -30,7 +30,7 @@ class TrioClock(SystemClock):
         return trio.current_time()
 
 
-class Peer:
+class NamesrvClient:
     """One connection to a name server, over memory."""
 
     def __init__(self, stream):
@@ -65,7 +65,7 @@ async def running(config=None, disk=None):
         async def connect():
             ours, theirs = memory_stream_pair()
             nursery.start_soon(controller.server.serve_stream, theirs)
-            return Peer(ours)
+            return NamesrvClient(ours)
 
         yield controller, connect
         nursery.cancel_scope.cancel()

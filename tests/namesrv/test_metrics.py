@@ -20,7 +20,7 @@ from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.acceptor import open_listener
 
 from .builders import CLUSTER, address
-from .test_controller import Peer, TrioClock
+from .test_controller import NamesrvClient, TrioClock
 from .test_processors import TOPICS
 
 
@@ -66,13 +66,13 @@ async def name_server(**options: Any) -> AsyncIterator[tuple[NamesrvController, 
 
 
 @asynccontextmanager
-async def connected(made: NamesrvController) -> AsyncIterator[Peer]:
+async def connected(made: NamesrvController) -> AsyncIterator[NamesrvClient]:
     """A connection of a broker, which ends with the block."""
     near, far = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.server.serve_stream, near)
         async with far:
-            yield Peer(far)
+            yield NamesrvClient(far)
 
 
 async def test_a_name_server_shows_its_brokers_topics_and_requests() -> None:

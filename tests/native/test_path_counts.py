@@ -14,8 +14,8 @@ from trocket.remoting.bodies import KVTable
 from trocket.remoting.request_codes import RequestCode
 
 from ..broker.metrics.test_service import Page, read, service
-from ..kit.client import Client
 from ..kit import Broker, embedded_broker, pull_fields, send_fields
+from ..kit.client import Client
 from .frames import batch_entry
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)

@@ -14,7 +14,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kit import embedded_broker, pull_fields, send_fields
+from tests.kit import pull_fields, send_fields
 from trocket import native
 from trocket.broker.pulling.pull_runs import PullRunProcessor
 from trocket.broker.waiting.pull import Pull
@@ -23,6 +23,7 @@ from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import Numbers, template_of
 
+from ..kit import broker_and_client
 from .frames import frame
 from .test_sends import USUAL, outcome, send_of, setup_bursts
 
@@ -337,8 +338,7 @@ async def test_a_failure_of_the_extension_is_logged_and_held_pulls_are_answered(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     extension: Any = FailingWakes()
-    async with embedded_broker(native=extension) as broker:
-        client = await broker.connect()
+    async with broker_and_client(native=extension) as (broker, client):
         assert (await client.ask(310, send_fields(), b"first")).code == 0
         answers = []
 

@@ -7,7 +7,7 @@ import trio.testing
 
 from trocket import native
 
-from ..kit import embedded_broker
+from ..kit import broker_and_client
 from .frames import frame, properties
 from .traffic import topic_frames
 
@@ -23,8 +23,7 @@ async def test_an_incomplete_send_begins_no_turn(mock_clock: trio.testing.MockCl
     """It moved the store's time, which is in the checkpoint, and committed nothing."""
     times = []
     for extension in (native.extension, None):
-        async with embedded_broker(native=extension) as broker:
-            client = await broker.connect()
+        async with broker_and_client(native=extension) as (broker, client):
             for piece in (
                 topic_frames(),
                 frame(310, SEND, b"whole"),

@@ -27,7 +27,7 @@ from trocket.remoting.turn import Turn
 ECHO, REFUSE, BREAK, LATER, SILENT, RAW, CALL_BACK, UNWRITABLE = range(900, 908)
 
 
-class Peer:
+class FarEnd:
     """The far end of a memory stream: sends frames, reads commands."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
@@ -113,7 +113,7 @@ class Service:
 @asynccontextmanager
 async def serving(
     service: Service, limits: ConnectionLimits | None = None, *, lockstep: bool = False
-) -> AsyncIterator[tuple[RemotingServer, Peer]]:
+) -> AsyncIterator[tuple[RemotingServer, FarEnd]]:
     turn = Turn(service.end_turn)
     server = RemotingServer(
         service.processors(), turn=turn, on_channel_closed=service.closed.append, limits=limits
@@ -124,7 +124,7 @@ async def serving(
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, [])
         nursery.start_soon(server.serve_stream, near)
-        yield server, Peer(far)
+        yield server, FarEnd(far)
         nursery.cancel_scope.cancel()
 
 
@@ -185,7 +185,7 @@ async def test_what_could_not_be_written_back_costs_one_connection_at_most(
         near, far = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve_stream, near)
-            answer = await Peer(far).ask(RemotingCommand(ECHO, opaque=3))
+            answer = await FarEnd(far).ask(RemotingCommand(ECHO, opaque=3))
             assert answer is not None
             assert answer.opaque == 3
             nursery.cancel_scope.cancel()

@@ -14,7 +14,7 @@ ADDRESS = "192.0.2.1:9876"
 ANSWERED, NOT_ANSWERED = 1, 2
 
 
-class Peer:
+class SilentServer:
     """Answers requests of one code; counts connections."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -42,7 +42,7 @@ class Peer:
 @pytest.fixture
 async def peer(autojump_clock):
     async with trio.open_nursery() as nursery:
-        yield Peer(nursery)
+        yield SilentServer(nursery)
         nursery.cancel_scope.cancel()
 
 

@@ -24,7 +24,7 @@ from trocket.remoting.server import RemotingServer
 LOGGER = "trocket.remoting.loop_monitor"
 
 
-class Peer:
+class FakeChannel:
     remote_address = "192.0.2.2:40000"
 
 
@@ -48,10 +48,10 @@ def test_a_histogram_knows_its_percentiles_and_its_maximum() -> None:
 def test_a_slow_burst_is_logged_with_code_peer_and_time(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     monitor = LoopMonitor(lambda: 0.0)
-    monitor.served(requests(34), Peer(), 0.9 * SLOW_BURST_S)
+    monitor.served(requests(34), FakeChannel(), 0.9 * SLOW_BURST_S)
     assert not caplog.records
     assert monitor.bursts.count == 0
-    monitor.served(requests(34, 11), Peer(), 0.045)
+    monitor.served(requests(34, 11), FakeChannel(), 0.045)
     (record,) = caplog.records
     assert record.levelname == "INFO"
     assert "192.0.2.2:40000: 2 request(s) of code 11, 34 took 45 ms" in record.getMessage()
@@ -60,7 +60,7 @@ def test_a_slow_burst_is_logged_with_code_peer_and_time(caplog: pytest.LogCaptur
 
 def test_a_burst_of_many_requests_may_take_longer(caplog: pytest.LogCaptureFixture) -> None:
     monitor = LoopMonitor()
-    monitor.served(requests(*[310] * 500), Peer(), 0.2)
+    monitor.served(requests(*[310] * 500), FakeChannel(), 0.2)
     assert monitor.bursts.count == 0
 
 
@@ -69,11 +69,11 @@ def test_lines_are_spaced_and_those_between_are_counted(caplog: pytest.LogCaptur
     now_s = 0.0
     monitor = LoopMonitor(lambda: now_s)
     for _ in range(10_000):
-        monitor.served(requests(34), Peer(), 0.2)
+        monitor.served(requests(34), FakeChannel(), 0.2)
     assert len(caplog.records) == 1
     assert caplog.records[0].levelname == "WARNING"
     now_s = LOG_INTERVAL_S
-    monitor.served(requests(34), Peer(), 0.2)
+    monitor.served(requests(34), FakeChannel(), 0.2)
     assert "(9999 more since the last such line)" in caplog.records[1].getMessage()
     assert monitor.bursts.count == 10_001
 
@@ -90,7 +90,7 @@ async def test_the_lag_is_how_late_a_sleeping_task_wakes(
         mock_clock.jump(LAG_INTERVAL_S)
         await trio.testing.wait_all_tasks_blocked()
         assert (monitor.lags.count, monitor.lags.largest) == (1, 0.0)
-        monitor.served(requests(103), Peer(), 0.0)
+        monitor.served(requests(103), FakeChannel(), 0.0)
         mock_clock.jump(LAG_INTERVAL_S + 0.3)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()

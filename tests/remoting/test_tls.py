@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import trio
@@ -18,11 +17,6 @@ from .test_connection import ECHO
 from .tls_support import NAME, OTHERS, OURS, Certificates, client_context, listening
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
 
 
 def mutual(files: Certificates, auth: ClientAuth = ClientAuth.require) -> TlsConfig:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import trio
@@ -20,11 +19,6 @@ from .test_connection import ECHO
 from .tls_support import OTHERS, OURS, Certificates, Listening, listening
 
 TIMEOUT_S = 5.0
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
 
 
 @asynccontextmanager

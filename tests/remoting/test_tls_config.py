@@ -25,11 +25,6 @@ from trocket.remoting.tls_settings import new_tls
 from .tls_support import OTHERS, Certificates
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
-
-
 def entries(text: str) -> list[Entry]:
     return parse_properties(text)
 

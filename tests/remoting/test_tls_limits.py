@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-from pathlib import Path
 
 import pytest
 import trio
@@ -22,11 +21,6 @@ from .test_connection import ECHO, RAW, REFUSE
 from .tls_support import Certificates, Listening, client_context, listening
 
 pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
 
 
 def hello() -> bytes:

@@ -21,17 +21,12 @@ from trocket.remoting.tls_config import ClientAuth, TlsConfig
 from trocket.remoting.tls_context import sni_files
 from trocket.remoting.tls_server import ServerTls
 
-from .test_connection import ECHO, Peer
+from .test_connection import ECHO, FarEnd
 from .tls_support import NAME, OTHERS, OURS, Certificates, Listening, client_context, listening
 
 RENEWED = "new connections get the changed certificates"
 CHECK_S = 0.3
 KEPT = "so new connections still get the former certificate"
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +175,7 @@ async def test_no_request_fails_while_certificates_are_renewed(
     config = files.server()
     answers = {"old": 0, "new": 0}
 
-    async def ask(kind: str, peer: Peer) -> None:
+    async def ask(kind: str, peer: FarEnd) -> None:
         answer = await peer.ask(RemotingCommand(ECHO, body=bytes(20_000)))
         assert answer is not None
         answers[kind] += 1

@@ -19,7 +19,7 @@ from trocket.remoting.tls_config import TlsConfig
 from trocket.remoting.tls_server import ServerTls
 from trocket.remoting.turn import Turn
 
-from .test_connection import ECHO, Peer, Service
+from .test_connection import ECHO, FarEnd, Service
 
 OURS, OTHERS = trustme.CA(), trustme.CA()
 NAME = "broker-a.example.org"
@@ -99,11 +99,11 @@ class Listening:
         self.streams.append(await trio.open_tcp_stream("127.0.0.1", self.port))
         return self.streams[-1]
 
-    async def plain(self) -> Peer:
+    async def plain(self) -> FarEnd:
         """A connection without TLS."""
-        return Peer(await self.connect())
+        return FarEnd(await self.connect())
 
-    async def secure(self, context: ssl.SSLContext | None = None, name: str = NAME) -> Peer:
+    async def secure(self, context: ssl.SSLContext | None = None, name: str = NAME) -> FarEnd:
         """A connection by TLS; the handshake is complete."""
         secure = trio.SSLStream(
             await self.connect(),
@@ -112,9 +112,9 @@ class Listening:
             https_compatible=True,
         )
         await secure.do_handshake()
-        return Peer(secure)
+        return FarEnd(secure)
 
-    async def serves(self, peer: Awaitable[Peer]) -> bool:
+    async def serves(self, peer: Awaitable[FarEnd]) -> bool:
         """Whether a new connection is served; otherwise the server closes it."""
         try:
             return await (await peer).ask(RemotingCommand(ECHO)) is not None

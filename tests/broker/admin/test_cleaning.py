@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import trio
 
-from ...kit import embedded_broker, send_fields
+from ...kit import broker_and_client, send_fields
 
 SEND, CLEAN_QUEUES, CLEAN_TOPICS, DELETE_LOG = 310, 306, 316, 329
 
 
 async def test_a_pass_begins_at_once(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         cleaning = broker.controller.store.activity.cleaning
         for code, wanted in ((CLEAN_QUEUES, False), (DELETE_LOG, True)):
             before_s = trio.current_time()
@@ -23,8 +22,7 @@ async def test_a_pass_begins_at_once(autojump_clock):
 
 
 async def test_queues_of_unknown_topics_go(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for topic in ("T", "U"):
             assert (await client.ask(SEND, send_fields(topic), b"x")).code == 0
         assert (await client.ask(CLEAN_TOPICS, {})).code == 0

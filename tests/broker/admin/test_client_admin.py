@@ -24,7 +24,14 @@ from trocket.remoting.mq_version import V3_0_7_SNAPSHOT
 from trocket.remoting.response_codes import NOT_SET
 from trocket.remoting.signature import sign
 
-from ...kit import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    START_MS,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+)
 
 HEARTBEAT, SEND, RESET_CLIENT = 34, 310, 220
 CONSUMERS, PRODUCERS, RESET, CONSUMED_BY, RUNNING_INFO, DIRECTLY = 203, 204, 222, 300, 307, 309
@@ -88,8 +95,7 @@ async def test_a_groups_clients_and_subscriptions_are_listed(autojump_clock):
     ],
 )
 async def test_a_group_without_clients_is_refused(code, field, refused, remark, autojump_clock):
-    async with embedded_broker() as broker:
-        admin = await broker.connect()
+    async with broker_client() as admin:
         answer = await admin.ask(code, {field: "G"})
         assert (answer.code, answer.remark) == (refused, remark)
 
@@ -216,8 +222,7 @@ async def test_clients_that_do_not_tell_their_offsets_are_left_out(autojump_cloc
 
 async def test_offsets_of_a_group_without_clients_or_with_an_old_one_are_refused(autojump_clock):
     fields = {"topic": "T", "group": "CG"}
-    async with embedded_broker() as broker:
-        admin = await broker.connect()
+    async with broker_and_client() as (broker, admin):
         answer = await admin.ask(STATUS, fields)
         remark = "No Any Consumer online in the consumer group: [CG]"
         assert (answer.code, answer.remark) == (1, remark)
@@ -300,10 +305,9 @@ async def test_a_groups_clients_get_their_new_offsets(timestamp, force, offset, 
     ],
 )
 async def test_offsets_that_cannot_be_reset_are_refused(changed, code, remark, autojump_clock):
-    async with embedded_broker(
+    async with broker_and_client(
         default_topic_queue_nums=1, use_server_side_reset_offset=False
-    ) as broker:
-        admin = await broker.connect()
+    ) as (broker, admin):
         await admin.ask(SEND, send_fields(), b"x")
         broker.controller.offsets.commit_offset("CG", "T", 0, 1)
         fields = {"group": "CG", "topic": "T", "timestamp": 0, "isForce": "true"} | changed

@@ -11,7 +11,7 @@ from trocket.broker.tables import subscription_group_manager
 from trocket.remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupList
 from trocket.remoting.request_codes import RequestCode
 
-from ..harness import Broker
+from ..harness import BrokerTables
 
 
 def create(broker, *names, **settings):
@@ -25,14 +25,14 @@ def create(broker, *names, **settings):
 
 
 def test_a_group_is_created_and_changed():
-    broker = Broker()
+    broker = BrokerTables()
     assert create(broker, "g", retry_max_times=3).code == 0
     assert create(broker, "g", retry_max_times=4).code == 0
     assert broker.groups.find("g").retry_max_times == 4
 
 
 def test_a_list_creates_all_groups_with_one_save():
-    broker = Broker()
+    broker = BrokerTables()
     answer = create(broker, "g1", "g2")
     assert (answer.code, answer.remark) == (0, None)
     assert broker.groups.contains("g1")
@@ -42,7 +42,7 @@ def test_a_list_creates_all_groups_with_one_save():
 
 @pytest.mark.parametrize("names", [("a/b",), ("g", "a/b")])
 def test_a_bad_name_is_refused_and_nothing_is_created(names):
-    broker = Broker()
+    broker = BrokerTables()
     answer = create(broker, *names)
     assert (answer.code, answer.remark) == (
         29,
@@ -59,14 +59,14 @@ def test_a_bad_name_is_refused_and_nothing_is_created(names):
     ],
 )
 def test_a_body_that_is_no_group_is_refused(code, body):
-    answer = Broker().ask(code, body=body)
+    answer = BrokerTables().ask(code, body=body)
     assert answer.code == 1
     assert answer.remark.startswith(f"the body of request {code:d} cannot be read: ")
 
 
 @pytest.mark.parametrize("body", [b"", b"null"])
 def test_an_update_without_a_group_changes_nothing_and_succeeds(body):
-    broker = Broker()
+    broker = BrokerTables()
     before = broker.groups.encode()
     answer = broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
     assert answer.code == 0
@@ -78,7 +78,7 @@ def test_an_update_without_a_group_changes_nothing_and_succeeds(body):
     [({}, 5), ({"cleanOffset": "false"}, 5), ({"cleanOffset": "true"}, -1)],
 )
 def test_a_deleted_group_keeps_its_offsets_unless_they_shall_go_too(fields, offset):
-    broker = Broker()
+    broker = BrokerTables()
     create(broker, "g")
     broker.offsets.commit_offset("g", "T", 0, 5)
     answer = broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g", **fields})
@@ -88,7 +88,7 @@ def test_a_deleted_group_keeps_its_offsets_unless_they_shall_go_too(fields, offs
 
 
 def test_one_group_is_returned_and_an_unknown_one_is_created_as_its_first_pull_would():
-    broker = Broker()
+    broker = BrokerTables()
     create(broker, "g", retry_queue_nums=2)
     answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
     assert SubscriptionGroupConfig.from_body(answer.body) == broker.groups.find("g")
@@ -100,7 +100,7 @@ def test_one_group_is_returned_and_an_unknown_one_is_created_as_its_first_pull_w
 
 @pytest.mark.parametrize("name", ["h", "CID_RMQ_SYS_mine", "with blank", "x" * 256, ""])
 def test_a_query_creates_no_group_that_a_pull_would_not(name):
-    broker = Broker(BrokerConfig(auto_create_subscription_group=False))
+    broker = BrokerTables(BrokerConfig(auto_create_subscription_group=False))
     may_exist = name.startswith("CID_RMQ_SYS_")
     answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": name})
     assert answer.code == (0 if may_exist else 26)
@@ -109,7 +109,7 @@ def test_a_query_creates_no_group_that_a_pull_would_not(name):
 
 
 def test_queries_create_no_more_groups_than_there_may_be():
-    broker = Broker()
+    broker = BrokerTables()
     room = broker.config.groups_max = len(broker.groups.subscription_group_table)
     answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "one_more"})
     assert answer.code == 26
@@ -118,7 +118,7 @@ def test_queries_create_no_more_groups_than_there_may_be():
 
 
 def test_groups_are_returned_all_at_once_or_in_pages():
-    broker = Broker()
+    broker = BrokerTables()
     create(broker, "g")
     broker.groups.forbidden_table["g"] = {"T": 1}
     names = sorted(broker.groups.subscription_group_table)
@@ -150,7 +150,7 @@ def readable(broker, topic="T", group="g", **fields):
 
 
 def test_a_group_is_forbidden_a_topic_and_allowed_it_again():
-    broker = Broker()
+    broker = BrokerTables()
     create(broker, "g")
     assert readable(broker)
     assert not readable(broker, readable="false")
@@ -166,7 +166,7 @@ def test_a_group_is_forbidden_a_topic_and_allowed_it_again():
 
 
 def test_allowing_one_topic_leaves_the_others_forbidden_and_other_bits_in_place():
-    broker = Broker()
+    broker = BrokerTables()
     broker.groups.forbidden_table["g"] = {"T": 6, "U": 4, "odd": -4}
     assert readable(broker, topic="odd")
     assert readable(broker, topic="T", readable="true")
@@ -175,7 +175,7 @@ def test_allowing_one_topic_leaves_the_others_forbidden_and_other_bits_in_place(
 
 
 def test_what_changes_nothing_is_not_saved():
-    broker = Broker()
+    broker = BrokerTables()
     version = broker.groups.data_version
     assert readable(broker, readable="true")
     assert broker.groups.data_version == version
@@ -192,7 +192,7 @@ def test_what_changes_nothing_is_not_saved():
     ],
 )
 def test_what_cannot_be_forbidden_is_refused(fields, code, words):
-    broker = Broker()
+    broker = BrokerTables()
     answer = broker.ask(FORBIDDEN, fields)
     assert answer.code == code
     assert words in answer.remark
@@ -201,7 +201,7 @@ def test_what_cannot_be_forbidden_is_refused(fields, code, words):
 
 def test_the_number_of_forbidden_pairs_is_bounded(monkeypatch):
     monkeypatch.setattr(subscription_group_manager, "FORBIDDEN_COUNT_MAX", 2)
-    broker = Broker()
+    broker = BrokerTables()
     for topic in ("T", "U"):
         assert not readable(broker, topic=topic, readable="false")
     answer = broker.ask(FORBIDDEN, {"group": "h", "topic": "T", "readable": "false"})

@@ -21,7 +21,7 @@ from trocket.remoting import fastjson
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.signature import sign
 
-from ...kit import Broker, embedded_broker, send_fields
+from ...kit import Broker, broker_and_client, broker_client, embedded_broker, send_fields
 from ...kit.client import Client
 from ..group import group
 
@@ -340,8 +340,7 @@ async def test_a_bad_file_stops_the_start(folder: Path) -> None:
 
 
 async def test_without_acl_enable_the_requests_are_unknown() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         for code in range(UPDATE, SHOW + 1):
             assert (await client.ask(code, {})).code == 3
 
@@ -356,8 +355,7 @@ async def test_accounts_are_migrated_at_the_start(
         "migrate_auth_from_v1_enabled": True,
         "acl_config_path": str(folder),
     }
-    async with embedded_broker(**migrating) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**migrating) as (broker, client):
         accounts = broker.controller.parts.access.users.accounts
         assert accounts.users[ADMIN[0]].user_type is UserType.SUPER
         assert (await ask(client, SEND, send_fields("T"), PLAIN, b"x")).code == 0

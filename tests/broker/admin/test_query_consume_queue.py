@@ -10,7 +10,14 @@ import trio
 from trocket.broker.filters.filter_bit_maps import BORN_MARGIN_MS
 from trocket.common.java_hash import java_hash_code
 
-from ...kit import START_MS, embedded_broker, heartbeat, send_fields, subscribed
+from ...kit import (
+    START_MS,
+    broker_and_client,
+    broker_client,
+    heartbeat,
+    send_fields,
+    subscribed,
+)
 from ..pulling.test_pull_by_sql import filtered
 
 SEND, QUERY, HEART_BEAT = 310, 321, 34
@@ -19,8 +26,7 @@ KEY = "UNIQ_KEY\x010123456789ABCDEF\x02TAGS\x01a\x02"
 
 
 async def test_the_units_of_a_queue(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         for _ in range(3):
             assert (await client.ask(SEND, send_fields(i=KEY), b"x")).code == 0
         queue = {"topic": "T", "queueId": 0, "index": 1, "count": 100}
@@ -46,8 +52,7 @@ async def test_the_units_of_a_queue(autojump_clock):
     ],
 )
 async def test_units_that_are_not_there(autojump_clock, fields, code, remark):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert (await client.ask(SEND, send_fields(), b"x")).code == 0
         queue = {"topic": "T", "queueId": 0, "index": 0, "count": 1} | fields
         answer = await client.ask(QUERY, queue)
@@ -65,8 +70,7 @@ async def units_of(client, **fields):
 
 
 async def test_the_extensions_of_units_and_what_a_filter_by_tags_lets_through(autojump_clock):
-    async with embedded_broker(**EXT) as broker:
-        client = await broker.connect()
+    async with broker_client(**EXT) as client:
         beat = heartbeat("CG", subscribed("T", "a", codeSet=[java_hash_code("a")]))
         assert (await client.ask(HEART_BEAT, {}, beat)).code == 0
         for tag in "ab":
@@ -86,8 +90,7 @@ async def test_the_extensions_of_units_and_what_a_filter_by_tags_lets_through(au
 
 
 async def test_bit_maps_and_what_an_expression_lets_through(autojump_clock):
-    async with embedded_broker(**FILTERS) as broker:
-        client = await broker.connect()
+    async with broker_client(**FILTERS) as client:
         beat = filtered(("T", "price > 10", 1))
         assert (await client.ask(HEART_BEAT, {}, beat)).code == 0
         await trio.sleep(MARGIN_S)
@@ -113,8 +116,7 @@ async def test_bit_maps_and_what_an_expression_lets_through(autojump_clock):
 
 
 async def test_a_unit_whose_extension_is_lost_says_so(autojump_clock):
-    async with embedded_broker(**EXT) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**EXT) as (broker, client):
         assert (await client.ask(SEND, send_fields(), b"x")).code == 0
         broker.controller.store.queue_store.queues["T", 0].ext.reset()
         (unit,) = (await units_of(client))["queueData"]

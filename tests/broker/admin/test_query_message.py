@@ -28,7 +28,7 @@ from trocket.store.reading.message_reader import QueryResult
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now
 
-from ...kit import START_MS, embedded_broker
+from ...kit import START_MS, broker_and_client, broker_client, embedded_broker
 from ...store.support import HOST_V6, open_store, put, send
 from .queries import bodies_of, properties, query, query_fields, store_message
 
@@ -41,8 +41,7 @@ NOTHING = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 @pytest.mark.parametrize("keys", ["K " * 64, "0123456789ABCDEF", "K 0123456789ABCDEF K"])
 async def test_a_message_with_a_key_twice_comes_once_and_hides_no_other(keys):
     key = keys.split()[0]
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for body in (b"1", b"2", b"3"):
             await store_message(client, body, keys)
         answer = await query(broker, client, key)
@@ -110,8 +109,7 @@ def ask(store: object, code: int, fields: dict[str, object]) -> RemotingCommand:
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
 async def test_the_record_at_an_offset_is_answered_as_it_is_stored(serialize_type: int) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         ids = [await store_message(client, body) for body in (b"zero", b"one", b"two")]
         place = decode_offset_id(ids[1])
         fields = {"topic": "T", "offset": place.physical_offset}
@@ -125,8 +123,7 @@ async def test_the_record_at_an_offset_is_answered_as_it_is_stored(serialize_typ
 
 
 async def test_an_id_with_an_ipv6_address_leads_to_its_message() -> None:
-    async with embedded_broker(broker_ip1="fd00::1", broker_ip2="fd00::1") as broker:
-        client = await broker.connect()
+    async with broker_and_client(broker_ip1="fd00::1", broker_ip2="fd00::1") as (broker, client):
         ids = [await store_message(client, body, "k") for body in (b"zero", b"one")]
         place = decode_offset_id(ids[1])
         viewed = await client.ask(VIEW, {"topic": "T", "offset": place.physical_offset})
@@ -139,8 +136,7 @@ async def test_an_id_with_an_ipv6_address_leads_to_its_message() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 1, 50, "end", 1_048_575, LONG_MAX, -LONG_MAX])
 async def test_where_no_message_begins_there_is_none(offset: int | str) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await store_message(client, b"zero")
         asked = broker.controller.store.dispatched_offset if offset == "end" else offset
         answer = await client.ask(VIEW, {"topic": "T", "offset": asked})
@@ -155,8 +151,7 @@ async def test_where_no_message_begins_there_is_none(offset: int | str) -> None:
 async def test_each_key_of_a_message_finds_it_and_several_come_oldest_first(
     serialize_type: int,
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await store_message(client, b"zero", "a b")
         await store_message(client, b"one", "b c", e=3)
         await store_message(client, b"two", "c  a")
@@ -183,8 +178,7 @@ async def test_each_key_of_a_message_finds_it_and_several_come_oldest_first(
 
 @pytest.mark.parametrize("more", [{}, {"indexType": "U"}, {"indexType": "K", "lastKey": "x"}])
 async def test_a_unique_key_finds_its_message(more: dict[str, object]) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for name in ("AAAA0001", "AAAA0002", "AAAA0003"):
             await store_message(client, name.encode(), i=properties("k", name))
         more = {"_UNIQUE_KEY_QUERY": "true", "maxNum": 32} | more
@@ -196,8 +190,7 @@ async def test_a_unique_key_finds_its_message(more: dict[str, object]) -> None:
     ("flag", "count"), [("true", UNIQUE_KEY_COUNT_MAX), ("false", 3), (None, 3)]
 )
 async def test_a_look_up_by_unique_key_has_its_own_count(flag: str | None, count: int) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number in range(40):
             await store_message(client, b"%d" % number)
         fields = query_fields("0123456789ABCDEF", maxNum=3, _UNIQUE_KEY_QUERY=flag)
@@ -214,8 +207,7 @@ async def test_a_look_up_by_unique_key_has_its_own_count(flag: str | None, count
 async def test_the_newest_are_answered_as_many_as_asked_for_and_allowed(
     asked: int, found: int
 ) -> None:
-    async with embedded_broker(max_msgs_num_batch=5) as broker:
-        client = await broker.connect()
+    async with broker_and_client(max_msgs_num_batch=5) as (broker, client):
         for number in range(8):
             await store_message(client, b"%d" % number, "k")
         answer = await query(broker, client, "k", maxNum=asked)
@@ -241,8 +233,7 @@ TIMES = [
 async def test_messages_of_a_time_are_found_both_ends_included(
     autojump_clock: trio.testing.MockClock, begin: int, end: int, numbers: list[int]
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number in range(3):
             await trio.sleep(number * 2 - trio.current_time())
             await store_message(client, b"%d" % number, "k")
@@ -261,8 +252,7 @@ async def test_messages_of_a_time_are_found_both_ends_included(
 async def test_a_message_of_a_part_of_a_second_is_found_from_its_millisecond_on(
     autojump_clock: trio.testing.MockClock, begin: int, end: int, numbers: list[int]
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number, at_s in enumerate((0, 2.4, 4.999)):
             await trio.sleep(at_s + 0.0001 - trio.current_time())
             await store_message(client, b"%d" % number, "k")
@@ -277,8 +267,7 @@ async def test_a_message_of_a_part_of_a_second_is_found_from_its_millisecond_on(
 async def test_missing_messages_are_answered_as_rocketmq_does_and_create_nothing(
     key: str, topic: str
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await store_message(client, b"zero", "k")
         topics = set(broker.controller.topics.topic_config_table)
         answer = await query(broker, client, key, topic=topic)
@@ -289,16 +278,14 @@ async def test_missing_messages_are_answered_as_rocketmq_does_and_create_nothing
 
 
 async def test_without_an_index_nothing_is_found_by_key() -> None:
-    async with embedded_broker(message_index_enable=False) as broker:
-        client = await broker.connect()
+    async with broker_client(message_index_enable=False) as client:
         await store_message(client, b"zero", "k")
         answer = await client.ask(QUERY, query_fields("k"))
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_messages_are_found_by_tag_and_not_by_a_key_of_the_same_name() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await store_message(client, b"key", i=properties("TagA") + "TAGS\1TagB\2")
         await store_message(client, b"tag", i=properties("TagB") + "TAGS\1TagA\2")
         by_tag = await query(broker, client, "TagA", indexType="T")
@@ -330,8 +317,7 @@ async def test_a_long_look_up_lets_other_requests_in(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_look_up_by_unique_key_is_one_whatever_its_index_type() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await store_message(client, b"one", i=properties("", "0123456789ABCDEF") + "TAGS\1a\2")
         more = {"_UNIQUE_KEY_QUERY": "true", "indexType": "T"}
         answer = await query(broker, client, "0123456789ABCDEF", **more)
@@ -342,8 +328,7 @@ async def test_a_look_up_by_unique_key_is_one_whatever_its_index_type() -> None:
 
 
 async def test_messages_of_a_deleted_topic_are_found_while_the_log_has_them() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         place = decode_offset_id(await store_message(client, b"zero", "k"))
         assert (await client.ask(DELETE_TOPIC, {"topic": "T"})).code == 0
         viewed = await client.ask(VIEW, {"offset": place.physical_offset})
@@ -402,14 +387,12 @@ def test_under_sync_flush_a_message_is_found_when_it_is_on_the_device_and_not_be
 
 async def test_a_damaged_message_is_refused_in_words_and_all_else_is_served() -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         ids = [await store_message(client, b, f"k {b.decode()}") for b in (b"zero", b"one", b"two")]
     places = [decode_offset_id(text).physical_offset for text in ids]
     log = disk.contents[f"/store/commitlog/{0:020d}"]
     log[log.index(b"one")] ^= 1
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         for damaged in (
             await client.ask(VIEW, {"offset": places[1]}),
             await query(broker, client, "one"),
@@ -428,8 +411,7 @@ async def test_a_damaged_message_is_refused_in_words_and_all_else_is_served() ->
 async def test_a_store_that_cannot_be_read_is_reported_and_the_broker_keeps_serving(
     code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await store_message(client, b"zero", "k")
         broker.controller.store.index.work(60.0)
 
@@ -495,8 +477,7 @@ async def test_over_the_wire_an_answer_is_cut_at_whole_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(query_message, "ANSWER_SIZE_MAX", 1000)
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number in range(5):
             await store_message(client, b"%d" % number * 300, "k")
         answer = await query(broker, client, "k")

@@ -6,13 +6,13 @@ import pytest
 
 from trocket.remoting.request_codes import RequestCode
 
-from ..harness import Broker
+from ..harness import BrokerTables
 
 QUEUE = {"topic": "T", "queueId": "0"}
 
 
 def ask(code, fields, queues=None):
-    broker = Broker()
+    broker = BrokerTables()
     broker.store.queues = {("T", 0): (5, 9)} if queues is None else queues
     return broker.ask(code, fields)
 

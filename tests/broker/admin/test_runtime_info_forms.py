@@ -17,7 +17,7 @@ import trio
 
 from trocket.remoting.bodies import KVTable
 
-from ...kit import embedded_broker, pull_fields, send_fields
+from ...kit import broker_client, pull_fields, send_fields
 
 SEND, PULL, RUNTIME = 310, 11, 28
 
@@ -64,8 +64,7 @@ FORMS = {
 
 @pytest.mark.parametrize("is_used", [False, True], ids=["new broker", "with messages"])
 async def test_every_text_has_the_form_that_the_exporter_reads(autojump_clock, is_used):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         if is_used:
             assert (await client.ask(SEND, send_fields(), b"body")).code == 0
             delayed = send_fields(i="DELAY\x011\x02")

@@ -10,7 +10,14 @@ import trio
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import HeartbeatData, KVTable, ProducerData, TopicList
 
-from ...kit import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    START_MS,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+)
 
 SEND, PULL, HEARTBEAT, COMMIT, OFFSET = 310, 11, 34, 15, 14
 TOPIC_STATS, CONSUME_STATS, TIME_SPAN, VIEW, ALL_CONSUME_STATS = 202, 208, 303, 315, 317
@@ -81,8 +88,7 @@ async def test_the_progress_of_a_group(autojump_clock):
 
 async def test_the_progress_of_a_group_of_many_topics_lets_other_requests_through(autojump_clock):
     topics = [f"T{number:03}" for number in range(250)]
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         configs = [{"topicName": name, "readQueueNums": 16} for name in topics]
         body = json.dumps({"topicConfigList": configs}).encode()
         assert (await client.ask(MAKE_TOPICS, {}, body)).code == 0
@@ -151,8 +157,7 @@ async def test_counters_are_seen_and_dropped_with_their_topic(autojump_clock):
     ],
 )
 async def test_wrong_questions(autojump_clock, code, fields, refused, remark):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(code, fields)
         assert answer.code == refused
         if remark is not None:
@@ -195,8 +200,7 @@ async def test_the_least_offsets_of_all_groups(autojump_clock):
 
 
 async def test_all_connected_producers(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         beat = HeartbeatData(client_id="c@1", producer_data_set=[ProducerData(group_name="PG")])
         assert (await client.ask(HEARTBEAT, {}, beat.to_body())).code == 0
         await trio.sleep(5)
@@ -209,8 +213,7 @@ async def test_all_connected_producers(autojump_clock):
 
 async def test_connected_producers_of_many_groups_come_in_one_answer(autojump_clock):
     groups = sorted(f"PG{number}" for number in range(1200))
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert json.loads((await client.ask(PRODUCERS, {})).body) == {"data": {}}
         members = [ProducerData(group_name=group) for group in groups]
         beat = HeartbeatData(client_id="c@1", producer_data_set=members)
@@ -244,8 +247,7 @@ async def test_runtime_information(autojump_clock):
 
 
 async def test_a_clone_replaces_all_offsets_of_the_group(autojump_clock):
-    async with embedded_broker() as broker:
-        admin = await broker.connect()
+    async with broker_and_client() as (broker, admin):
         await admin.ask(SEND, send_fields(), b"x")
         offsets = broker.controller.offsets
         offsets.commit_offset("old", "T", 0, 1)
@@ -259,8 +261,7 @@ async def test_a_clone_replaces_all_offsets_of_the_group(autojump_clock):
 
 
 async def test_what_a_single_pull_brings_is_not_the_subscription_of_its_group(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND, send_fields(), b"x")
         pulled = await client.ask(11, pull_fields(subscription="A", sysFlag=4))
         assert pulled.code in (0, 20)

@@ -13,7 +13,7 @@ from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import NOT_SET, ResponseCode
 
-from ..harness import Broker
+from ..harness import BrokerTables
 
 
 def topic_list(*topics):
@@ -21,7 +21,7 @@ def topic_list(*topics):
 
 
 def test_a_created_topic_is_registered_before_the_answer():
-    broker = Broker()
+    broker = BrokerTables()
     answer = broker.create_topic("T", 3, attributes="+message.type=FIFO", order="true")
     assert (answer.code, answer.remark, answer.ext_fields) == (0, NOT_SET, {})
     topic = broker.topics.select("T")
@@ -31,7 +31,7 @@ def test_a_created_topic_is_registered_before_the_answer():
 
 
 def test_a_topic_that_is_created_again_stays_as_it_is_and_is_registered_again():
-    broker = Broker()
+    broker = BrokerTables()
     broker.create_topic("T", attributes="+message.type=FIFO")
     version = broker.topics.data_version
     assert broker.create_topic("T").code == 0
@@ -68,7 +68,7 @@ def test_a_topic_that_is_created_again_stays_as_it_is_and_is_registered_again():
     ],
 )
 def test_what_is_not_allowed_is_refused_and_nothing_happens(topic, more, code, remark):
-    broker = Broker()
+    broker = BrokerTables()
     before = broker.topics.encode()
     answer = broker.create_topic(topic, **more)
     assert (answer.code, answer.remark) == (code, remark)
@@ -86,7 +86,7 @@ def test_what_is_not_allowed_is_refused_and_nothing_happens(topic, more, code, r
     ],
 )
 def test_mqadmins_impossible_numbers_are_taken_as_the_nearest_possible_ones(asked, counts_and_perm):
-    broker = Broker()
+    broker = BrokerTables()
     fields = {"readQueueNums": "4", "writeQueueNums": "4", "perm": "6"} | asked
     assert broker.create_topic("T", **fields).code == 0
     topic = broker.topics.select("T")
@@ -105,12 +105,12 @@ def test_a_missing_field_is_named(missing):
         "order": "false",
     }
     del fields[missing]
-    answer = Broker().ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    answer = BrokerTables().ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
     assert (answer.code, answer.remark) == (1, f"the custom field <{missing}> is null")
 
 
 def test_a_list_creates_all_topics_with_one_registration():
-    broker = Broker()
+    broker = BrokerTables()
     body = topic_list(TopicConfig(topic_name="A"), TopicConfig(topic_name="B", perm=4))
     answer = broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     assert (answer.code, answer.remark) == (0, NOT_SET)
@@ -120,7 +120,7 @@ def test_a_list_creates_all_topics_with_one_registration():
 
 
 def test_a_list_with_one_bad_topic_creates_none():
-    broker = Broker()
+    broker = BrokerTables()
     body = topic_list(TopicConfig(topic_name="A"), TopicConfig(topic_name="B C"))
     answer = broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     assert answer.code == ResponseCode.INVALID_PARAMETER
@@ -129,7 +129,7 @@ def test_a_list_with_one_bad_topic_creates_none():
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"topicConfigList":3}', b"\xff\xfe"])
 def test_a_list_that_is_none_is_refused(body):
-    answer = Broker().ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+    answer = BrokerTables().ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark.startswith("the body of request 18 cannot be read: ")
 
@@ -137,7 +137,7 @@ def test_a_list_that_is_none_is_refused(body):
 @pytest.mark.parametrize("is_on", [True, False])
 def test_the_retry_topics_of_pop_consumers_go_with_their_topic(is_on):
     config = BrokerConfig(clear_retry_topic_when_delete_topic=is_on)
-    broker = Broker(config)
+    broker = BrokerTables(config)
     retries = ["%RETRY%g+T", "%RETRY%g_T"]
     others = ["%RETRY%h+T", "%RETRY%g+U", "%RETRY%g"]
     names = ("T", "U", *retries, *others)
@@ -155,7 +155,7 @@ def test_the_retry_topics_of_pop_consumers_go_with_their_topic(is_on):
 
 
 def test_a_deleted_topic_is_gone_with_its_offsets_and_queues():
-    broker = Broker()
+    broker = BrokerTables()
     broker.create_topic("T")
     broker.offsets.commit_offset("g", "T", 0, 5)
     answer = broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
@@ -167,12 +167,12 @@ def test_a_deleted_topic_is_gone_with_its_offsets_and_queues():
 
 
 def test_deleting_a_topic_that_is_not_there_succeeds():
-    broker = Broker()
+    broker = BrokerTables()
     assert broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "%RETRY%g"}).code == 0
 
 
 def test_a_name_that_no_topic_may_have_never_reaches_the_store():
-    broker = Broker()
+    broker = BrokerTables()
     broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "../x"})
     assert broker.store.deleted == []
 
@@ -188,7 +188,7 @@ def test_a_name_that_no_topic_may_have_never_reaches_the_store():
     ],
 )
 def test_what_is_not_an_administrators_is_not_deleted(topic, remark):
-    broker = Broker()
+    broker = BrokerTables()
     answer = broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     assert (answer.code, answer.remark) == (29, remark)
     assert broker.store.deleted == []
@@ -196,7 +196,7 @@ def test_what_is_not_an_administrators_is_not_deleted(topic, remark):
 
 
 def test_one_topic_is_returned_and_an_unknown_one_is_refused():
-    broker = Broker()
+    broker = BrokerTables()
     broker.create_topic("T", 2)
     answer = broker.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T", "lo": "true"})
     assert (answer.code, answer.remark) == (0, None)
@@ -206,7 +206,7 @@ def test_one_topic_is_returned_and_an_unknown_one_is_refused():
 
 
 def test_all_topics_are_returned_unless_pages_are_requested():
-    broker = Broker()
+    broker = BrokerTables()
     answer = broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
     body = json.loads(answer.body)
     assert body["topicConfigTable"].keys() == broker.topics.topic_config_table.keys()
@@ -214,7 +214,7 @@ def test_all_topics_are_returned_unless_pages_are_requested():
 
 
 def test_pages_begin_at_the_start_when_the_table_has_changed_since():
-    broker = Broker()
+    broker = BrokerTables()
     broker.create_topic("T")
     names = sorted(broker.topics.topic_config_table)
 
@@ -235,7 +235,7 @@ def test_pages_begin_at_the_start_when_the_table_has_changed_since():
 
 @pytest.mark.parametrize("version", ["{", "[]", "7", '{"counter":"x"}'])
 def test_a_page_after_a_version_that_cannot_be_read_is_the_first_one(version):
-    broker = Broker()
+    broker = BrokerTables()
     fields = {"topicSeq": "2", "maxTopicNum": "3", "dataVersion": version}
     answer = broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG, fields)
     assert answer.code == 0

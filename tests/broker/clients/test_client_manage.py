@@ -14,15 +14,15 @@ from trocket.remoting.bodies import (
 )
 from trocket.remoting.request_codes import RequestCode
 
-from ..harness import Broker, FakeChannel, consumer, heartbeat, subscription
+from ..harness import BrokerTables, FakeChannel, consumer, heartbeat, subscription
 
 
 def broker_with(**config):
-    return Broker(BrokerConfig(broker_cluster_name="C", broker_name="broker-a", **config))
+    return BrokerTables(BrokerConfig(broker_cluster_name="C", broker_name="broker-a", **config))
 
 
 def test_a_first_heartbeat_makes_the_group_and_its_retry_topic_and_registers_it():
-    broker = Broker()
+    broker = BrokerTables()
     answer = broker.heartbeat(FakeChannel())
     assert answer.code == 0
     assert answer.ext_fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
@@ -33,7 +33,7 @@ def test_a_first_heartbeat_makes_the_group_and_its_retry_topic_and_registers_it(
 
 
 def test_a_further_heartbeat_makes_nothing_and_is_answered_at_once():
-    broker = Broker()
+    broker = BrokerTables()
     channel = FakeChannel()
     broker.heartbeat(channel)
     saves = broker.saves
@@ -42,7 +42,7 @@ def test_a_further_heartbeat_makes_nothing_and_is_answered_at_once():
 
 
 def test_a_heartbeat_of_many_new_groups_is_saved_once():
-    broker = Broker()
+    broker = BrokerTables()
     groups = [consumer(f"g{n}", subscription("T")) for n in range(20)]
     broker.heartbeat(FakeChannel(), heartbeat("c1", *groups))
     assert broker.saves == 2
@@ -50,14 +50,14 @@ def test_a_heartbeat_of_many_new_groups_is_saved_once():
 
 
 def test_producers_register_too_but_none_without_a_name():
-    broker = Broker()
+    broker = BrokerTables()
     broker.heartbeat(FakeChannel(), heartbeat("c1", producers=["p", ""]))
     assert set(broker.producers.group_table) == {"p"}
     assert broker.registrations == []
 
 
 def test_the_retry_topic_follows_the_group_and_the_order_of_its_topics():
-    broker = Broker()
+    broker = BrokerTables()
     broker.create_topic("T", order="true")
     broker.groups.update([SubscriptionGroupConfig(group_name="g", retry_queue_nums=3)])
     data = consumer("g", subscription("T"))
@@ -76,7 +76,7 @@ def test_a_group_that_may_not_be_created_is_not_registered():
 
 @pytest.mark.parametrize("group", ["", "a/b", "g" * 121])
 def test_a_group_with_a_bad_name_is_not_registered(group):
-    broker = Broker()
+    broker = BrokerTables()
     broker.heartbeat(FakeChannel(), heartbeat("c1", consumer(group, subscription("T"))))
     assert broker.consumers.consumer_table == {}
     assert broker.registrations == []
@@ -91,7 +91,7 @@ def test_pull_consumers_can_be_rejected(rejected, registered):
 
 
 def test_a_group_may_switch_notifications_off():
-    broker = Broker()
+    broker = BrokerTables()
     broker.groups.update(
         [SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=False)]
     )
@@ -112,7 +112,7 @@ def beat(broker, channel, fingerprint, *, is_without_sub=False):
 
 
 def test_a_fingerprint_that_is_known_needs_no_subscriptions():
-    broker = Broker()
+    broker = BrokerTables()
     channel = FakeChannel()
     assert beat(broker, channel, 7) == "false"
     assert beat(broker, channel, 7, is_without_sub=True) == "false"
@@ -120,7 +120,7 @@ def test_a_fingerprint_that_is_known_needs_no_subscriptions():
 
 
 def test_another_fingerprint_wants_the_subscriptions_again():
-    broker = Broker()
+    broker = BrokerTables()
     channel = FakeChannel()
     beat(broker, channel, 7)
     assert beat(broker, channel, 8, is_without_sub=True) == "true"
@@ -128,11 +128,11 @@ def test_another_fingerprint_wants_the_subscriptions_again():
 
 
 def test_after_a_restart_of_the_broker_the_subscriptions_are_wanted_again():
-    assert beat(Broker(), FakeChannel(), 7, is_without_sub=True) == "true"
+    assert beat(BrokerTables(), FakeChannel(), 7, is_without_sub=True) == "true"
 
 
 def test_a_heartbeat_without_fingerprint_never_leaves_subscriptions_out():
-    broker = Broker()
+    broker = BrokerTables()
     channel = FakeChannel()
     broker.heartbeat(channel)
     data = heartbeat("c1", consumer("g"), is_without_sub=True)
@@ -141,7 +141,7 @@ def test_a_heartbeat_without_fingerprint_never_leaves_subscriptions_out():
 
 
 def test_goodbye_leaves_the_groups_that_are_named():
-    broker = Broker()
+    broker = BrokerTables()
     channel = FakeChannel()
     broker.heartbeat(
         channel, heartbeat("c1", consumer("g", subscription("T")), producers=["p", "q"])
@@ -156,7 +156,7 @@ def test_goodbye_leaves_the_groups_that_are_named():
 
 
 def test_goodbye_of_a_stranger_is_answered_and_creates_no_group():
-    broker = Broker()
+    broker = BrokerTables()
     fields = {"clientID": "c1", "consumerGroup": "h", "producerGroup": "p"}
     assert broker.ask(RequestCode.UNREGISTER_CLIENT, fields).code == 0
     assert not broker.groups.contains("h")
@@ -176,13 +176,13 @@ def test_goodbye_of_a_stranger_is_answered_and_creates_no_group():
 )
 def test_a_client_may_subscribe_by_tags_only(data, code, remark):
     body = CheckClientRequestBody(client_id="c1", group="g", subscription_data=data).to_body()
-    answer = Broker().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    answer = BrokerTables().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
     assert (answer.code, answer.remark) == (code, remark)
 
 
 @pytest.mark.parametrize("body", [b"", b"null"])
 def test_a_check_of_no_subscription_finds_nothing_wrong(body):
-    answer = Broker().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    answer = BrokerTables().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
     assert (answer.code, answer.remark) == (0, None)
 
 
@@ -249,7 +249,7 @@ def test_a_heartbeat_that_leaves_subscriptions_out_leaves_the_filters_alone():
     ],
 )
 def test_a_body_that_is_none_is_refused_and_registers_nothing(code, body):
-    broker = Broker()
+    broker = BrokerTables()
     answer = broker.ask(code, body=body)
     assert answer.code == 1
     assert "cannot be read" in answer.remark

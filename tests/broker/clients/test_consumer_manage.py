@@ -7,21 +7,21 @@ import pytest
 from trocket.remoting.codec import NO_EXT_FIELDS
 from trocket.remoting.request_codes import RequestCode
 
-from ..harness import Broker, FakeChannel, consumer, heartbeat, subscription
+from ..harness import BrokerTables, FakeChannel, consumer, heartbeat, subscription
 
 QUEUE = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
 NOT_FOUND = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
 def broker_with_topic():
-    broker = Broker()
+    broker = BrokerTables()
     broker.create_topic("T", 2)
     broker.groups.find("g")
     return broker
 
 
 def test_the_members_of_a_group_are_listed():
-    broker = Broker()
+    broker = BrokerTables()
     for name in ("c1", "c2"):
         broker.heartbeat(FakeChannel(), heartbeat(name, consumer("g", subscription("T"))))
     answer = broker.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"})
@@ -29,7 +29,7 @@ def test_the_members_of_a_group_are_listed():
 
 
 def test_a_group_without_members_is_an_error():
-    answer = Broker().ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"})
+    answer = BrokerTables().ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"})
     assert (answer.code, answer.remark) == (1, "no consumer for this group, g")
     assert answer.ext_fields is not NO_EXT_FIELDS
 

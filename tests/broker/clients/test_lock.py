@@ -7,7 +7,7 @@ import pytest
 from trocket.remoting.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from trocket.remoting.request_codes import RequestCode
 
-from ..harness import Broker
+from ..harness import BrokerTables
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]
 
@@ -25,13 +25,13 @@ def lock(broker, client_id, queues=QUEUES):
 
 
 def test_the_answer_tells_what_the_client_holds():
-    broker = Broker()
+    broker = BrokerTables()
     assert lock(broker, "c1", QUEUES[:1]) == QUEUES[:1]
     assert lock(broker, "c2") == QUEUES[1:]
 
 
 def test_time_passes_by_the_brokers_clock():
-    broker = Broker()
+    broker = BrokerTables()
     lock(broker, "c1")
     broker.clock.advance(60_000)
     assert lock(broker, "c2") == []
@@ -40,7 +40,7 @@ def test_time_passes_by_the_brokers_clock():
 
 
 def test_unlocked_queues_are_free():
-    broker = Broker()
+    broker = BrokerTables()
     lock(broker, "c1")
     assert broker.ask(RequestCode.UNLOCK_BATCH_MQ, body=body("c1", QUEUES[:1])).code == 0
     assert lock(broker, "c2") == QUEUES[:1]
@@ -49,6 +49,6 @@ def test_unlocked_queues_are_free():
 @pytest.mark.parametrize("code", [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ])
 @pytest.mark.parametrize("text", [b"", b"{", b'{"mqSet":[{"topic":"T"}]}'])
 def test_a_body_that_is_none_is_refused(code, text):
-    answer = Broker().ask(code, body=text)
+    answer = BrokerTables().ask(code, body=text)
     assert answer.code == 1
     assert "cannot be read" in answer.remark

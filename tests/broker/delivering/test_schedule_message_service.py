@@ -16,7 +16,16 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ...kit import START_MS, TrioClock, embedded_broker, pull_fields, send_fields, stored
+from ...kit import (
+    START_MS,
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    stored,
+)
 
 SEND, PULL, DELETE_LOG = 310, 11, 329
 LEVELS_S = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
@@ -30,8 +39,7 @@ def delay(level: object, key: str = "A") -> str:
 @pytest.mark.parametrize("level", [*range(1, 19), 25])
 async def test_each_level_is_delivered_when_it_is_due_and_not_before(level, autojump_clock):
     due_s = LEVELS_S[min(level, 18) - 1]
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         sent_s = trio.current_time()
         answer = await client.ask(SEND, send_fields(queue_id=2, i=delay(level)), b"later")
         assert (answer.code, answer.ext_fields["queueId"]) == (0, "2")
@@ -49,8 +57,7 @@ async def test_each_level_is_delivered_when_it_is_due_and_not_before(level, auto
 
 
 async def test_messages_of_several_levels_come_in_the_order_of_their_times(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number, level in enumerate([5, 3, 1, 4, 2, 1, 3]):
             fields = send_fields(i=delay(level, f"K{number}"))
             await client.ask(SEND, fields, b"%d" % level)
@@ -62,15 +69,13 @@ async def test_messages_of_several_levels_come_in_the_order_of_their_times(autoj
 
 async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         await client.ask(SEND, send_fields(i=delay(1)), b"soon")
         await client.ask(SEND, send_fields(i=delay(4)), b"30 s")
         await trio.sleep(2)
     assert re.search(rb'"offsetTable":\{\s*1:1,\s*4:0\s*\}', bytes(disk.contents[OFFSETS]))
     await trio.sleep(40)
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         await trio.sleep(0.1)
         messages = await stored(client)
     assert [message.body for message in messages] == [b"soon", b"30 s"]
@@ -78,23 +83,20 @@ async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock
 
 async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         await client.ask(SEND, send_fields(i=delay(1)), b"saved")
         await trio.sleep(11)  # a save every 10 s
         await client.ask(SEND, send_fields(i=delay(1)), b"again")
         await trio.sleep(2)
         survivor = disk.copy()
-    async with embedded_broker(survivor, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(survivor, clock=clock) as client:
         await trio.sleep(0.1)
         messages = await stored(client)
     assert [message.body for message in messages] == [b"saved", b"again", b"again"]
 
 
 async def test_what_the_store_refuses_is_delivered_later(autojump_clock, caplog, monkeypatch):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields(i=delay(1)), b"later")
         with monkeypatch.context() as refusing:
             refused = (PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE), -1, -1)
@@ -110,8 +112,7 @@ async def test_what_the_store_refuses_is_delivered_later(autojump_clock, caplog,
 
 async def test_a_message_that_cannot_be_delivered_does_not_keep_the_others(autojump_clock, caplog):
     caplog.set_level(logging.ERROR)
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         store = broker.controller.store
         half = b"DELAY\0011\2REAL_TOPIC\1RMQ_SYS_TRANS_HALF_TOPIC\2REAL_QID\0010\2"
         no_number = b"DELAY\0011\2REAL_TOPIC\1T\2REAL_QID\1x\2"
@@ -135,8 +136,7 @@ async def test_a_message_whose_log_file_was_deleted_takes_no_later_one_with_it(
 ):
     disk, clock = MemoryDisk(), TrioClock()
     options = {"file_reserved_time": 1, "delete_when": "00"}
-    async with embedded_broker(disk, clock=clock, **options) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=clock, **options) as (broker, client):
         await client.ask(SEND, send_fields(i=delay(18)), b"lost")
         for _ in range(3):  # the log goes on in another file
             await client.ask(SEND, send_fields("Other", i="UNIQ_KEY\1B\2"), bytes(100_000))
@@ -160,8 +160,7 @@ async def test_a_message_whose_log_file_was_deleted_takes_no_later_one_with_it(
 
 
 async def test_under_sync_flush_it_is_delivered_when_it_is_on_the_device(autojump_clock):
-    async with embedded_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
-        client = await broker.connect()
+    async with broker_client(flush_disk_type=FlushDiskType.SYNC_FLUSH) as client:
         await client.ask(SEND, send_fields(i=delay(1)), b"later")
         await trio.sleep(1.2)
         messages = await stored(client)
@@ -169,8 +168,7 @@ async def test_under_sync_flush_it_is_delivered_when_it_is_on_the_device(autojum
 
 
 async def test_many_due_at_once_leave_the_broker_answering(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number in range(500):
             fields = {name: str(value) for name, value in send_fields(i=delay(1)).items()}
             await client.send(RemotingCommand(SEND, fields, b"%d" % number))
@@ -182,8 +180,7 @@ async def test_many_due_at_once_leave_the_broker_answering(autojump_clock):
 async def test_the_next_message_is_delivered_when_the_one_before_was_deleted_while_it_waited(
     autojump_clock,
 ):
-    async with embedded_broker(file_reserved_time=1) as broker:
-        client = await broker.connect()
+    async with broker_and_client(file_reserved_time=1) as (broker, client):
         assert (await client.ask(SEND, send_fields(i=delay(18, "gone")), b"gone")).code == 0
         for _ in range(8):  # the message's log file is full, and so are others
             fields = send_fields("other")
@@ -204,8 +201,7 @@ async def test_a_clean_stop_before_the_first_delivery_is_not_taken_for_a_lost_ta
     autojump_clock, caplog
 ):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         assert (await client.ask(SEND, send_fields(i=delay(3)), b"later")).code == 0
     caplog.clear()
     async with embedded_broker(disk, clock=clock) as broker:

@@ -17,7 +17,16 @@ from trocket.store.config import FlushDiskType
 from trocket.store.format import TIMER_FILE_SIZE
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ...kit import START_MS, TrioClock, embedded_broker, pull_fields, put_record, send_fields
+from ...kit import (
+    START_MS,
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    put_record,
+    send_fields,
+)
 
 SEND, PULL, RECALL = 310, 11, 370
 HOUR_S = 3600
@@ -58,8 +67,7 @@ async def bodies(broker):
 async def test_one_is_delivered_at_the_next_whole_second_and_not_before_its_time(
     name, value, due_s, autojump_clock
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         answer = await send(client, timer(value, name), queue_id=2)
         assert (answer.code, answer.ext_fields["queueId"]) == (0, "2")
         await trio.sleep(due_s - 0.01)
@@ -83,8 +91,7 @@ async def test_three_days_are_kept_and_a_clock_that_is_set_on_is_noticed(autojum
             return super().wall_ms() + self.ahead_ms
 
     clock = SetOn()
-    async with embedded_broker(clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_and_client(clock=clock) as (broker, client):
         assert (await send(client, timer(3 * DAY_S, "TIMER_DELAY_SEC"))).code == 0
         await trio.sleep(60)
         assert await bodies(broker) == []
@@ -96,8 +103,7 @@ async def test_three_days_are_kept_and_a_clock_that_is_set_on_is_noticed(autojum
 @pytest.mark.parametrize("value", [0, -5, START_MS, START_MS - 1])
 async def test_one_whose_time_has_come_is_stored_at_once(value, autojump_clock):
     name = "TIMER_DELIVER_MS" if value > 0 else "TIMER_DELAY_MS"
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         answer = await send(client, timer(value, name))
         assert "recallHandle" not in answer.ext_fields
         assert await bodies(broker) == [b"later"]
@@ -106,15 +112,13 @@ async def test_one_whose_time_has_come_is_stored_at_once(value, autojump_clock):
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 @pytest.mark.parametrize("value", [" 5", "5 ", "1_0", "-9223372036854775809", "5.0"])
 async def test_a_time_that_java_does_not_read_as_a_number_is_refused(name, value, autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert (await send(client, timer(value, name))).code == ResponseCode.MESSAGE_ILLEGAL
         assert (await send(client, timer("+1", name))).code == 0
 
 
 async def test_a_delay_level_counts_more_than_a_time(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await send(client, timer(1, "TIMER_DELAY_SEC", more="DELAY\0012\2"))
         await trio.sleep(4.9)
         assert await bodies(broker) == []
@@ -135,8 +139,7 @@ async def test_a_delay_level_counts_more_than_a_time(autojump_clock):
 async def test_what_cannot_be_kept_is_refused_with_apaches_words(
     options, value, code, remark, autojump_clock
 ):
-    async with embedded_broker(**options) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**options) as (broker, client):
         answer = await send(client, timer(value, "TIMER_DELAY_SEC"))
         assert answer.code == code
         assert remark in answer.remark
@@ -144,8 +147,7 @@ async def test_what_cannot_be_kept_is_refused_with_apaches_words(
 
 
 async def test_messages_come_in_the_order_of_their_times(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number, delay_s in enumerate([50, 3, 10, 3, 1]):
             await send(client, timer(delay_s, "TIMER_DELAY_SEC", f"K{number}"), b"%d" % number)
         await trio.sleep(60)
@@ -156,8 +158,7 @@ async def test_messages_come_in_the_order_of_their_times(autojump_clock):
 
 async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         for number, delay_s in enumerate([HOUR_S, 1, 5, 20]):
             await send(client, timer(delay_s, "TIMER_DELAY_SEC", f"K{number}"), b"%d" % number)
         await trio.sleep(6)
@@ -176,8 +177,7 @@ async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock
 
 async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         for number, delay_s in enumerate([1, 4, 30, 1]):
             await send(client, timer(delay_s, "TIMER_DELAY_SEC", f"K{number}"), b"%d" % number)
         await trio.sleep(4.005)  # saved every second
@@ -191,8 +191,10 @@ async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clo
 
 async def test_a_store_of_apaches_is_gone_on_with_where_its_broker_was(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock, timer_flush_interval_ms=10**9) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=clock, timer_flush_interval_ms=10**9) as (
+        broker,
+        client,
+    ):
         for number, delay_s in enumerate([2, 8, 5]):
             await send(client, timer(delay_s, "TIMER_DELAY_SEC", f"K{number}"), b"%d" % number)
         # Written on by Apache's broker, which keeps a message for two days at most.
@@ -215,8 +217,7 @@ async def test_a_store_of_apaches_is_gone_on_with_where_its_broker_was(autojump_
 
 async def test_a_damaged_checkpoint_loses_nothing(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock) as client:
         for number, delay_s in enumerate([1, 60]):
             await send(client, timer(delay_s, "TIMER_DELAY_SEC", f"K{number}"), b"%d" % number)
         await trio.sleep(3)
@@ -227,8 +228,7 @@ async def test_a_damaged_checkpoint_loses_nothing(autojump_clock):
 
 
 async def test_what_the_store_refuses_is_delivered_later(autojump_clock, caplog, monkeypatch):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await send(client, timer(1))
         with monkeypatch.context() as refusing:
             refused = (PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE), -1, -1)
@@ -248,8 +248,7 @@ async def test_one_that_cannot_be_delivered_does_not_keep_the_others(autojump_cl
         f"TIMER_OUT_MS\1{START_MS}\2REAL_TOPIC\1T\2REAL_QID\1x\2",
         f"TIMER_OUT_MS\1{START_MS}\2REAL_TOPIC\1rmq_sys_wheel_timer\2REAL_QID\0010\2",
     ]
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number, properties in enumerate(places):
             own = f"UNIQ_KEY\1{number}\2{properties}"
             put_record(broker, "rmq_sys_wheel_timer", own, b"lost")
@@ -261,16 +260,14 @@ async def test_one_that_cannot_be_delivered_does_not_keep_the_others(autojump_cl
 
 async def test_under_sync_flush_nothing_comes_before_it_is_on_the_device(autojump_clock):
     options = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
-    async with embedded_broker(**options) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**options) as (broker, client):
         assert (await send(client, timer(1))).code == 0
         await trio.sleep(2)
         assert await bodies(broker) == [b"later"]
 
 
 async def test_a_transactions_message_waits_from_its_commit_on(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         more = "TRAN_MSG\1true\2PGROUP\1PG\2"
         half = await send(client, timer(5, "TIMER_DELAY_SEC", more=more), f=4)
         await trio.sleep(3)
@@ -292,8 +289,7 @@ async def test_a_transactions_message_waits_from_its_commit_on(autojump_clock):
 async def test_one_that_is_taken_back_does_not_come(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
     options = {"recall_message_enable": True}
-    async with embedded_broker(disk, clock=clock, **options) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock, **options) as client:
         handles = []
         for number in range(3):
             answer = await send(client, timer(10_500, key=f"K{number}"), b"%d" % number)
@@ -331,11 +327,11 @@ async def test_a_recall_that_fits_nothing_is_refused(
     changed, options, code, remark, autojump_clock
 ):
     disk, clock = MemoryDisk(), TrioClock()
-    async with embedded_broker(disk, clock=clock, recall_message_enable=True) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=clock, recall_message_enable=True) as client:
         answer = await send(client, timer(60, "TIMER_DELAY_SEC"))
     fields = {"topic": "T", "recallHandle": answer.ext_fields["recallHandle"]} | changed
-    async with embedded_broker(disk, clock=clock, **{"recall_message_enable": True} | options) as b:
-        client = await b.connect()
+    async with broker_client(
+        disk, clock=clock, **{"recall_message_enable": True} | options
+    ) as client:
         answer = await client.ask(RECALL, fields)
         assert (answer.code, answer.remark) == (code, remark)

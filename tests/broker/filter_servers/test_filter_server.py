@@ -14,7 +14,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
 
-from ...kit import Broker, Client, embedded_broker
+from ...kit import Broker, Client, broker_and_client, broker_client, embedded_broker
 
 REGISTER_FILTER_SERVER, REGISTER_BROKER = 301, 103
 ADDRESS = "127.0.0.1:40747"
@@ -35,8 +35,7 @@ def addresses(broker: Broker) -> tuple[str, ...]:
 
 async def test_the_recorded_frame_of_420_is_answered_as_its_broker_answered(autojump_clock):
     assert len(RECORDED) == 149
-    async with embedded_broker(broker_name="broker-f") as broker:
-        client = await broker.connect()
+    async with broker_and_client(broker_name="broker-f") as (broker, client):
         await client.stream.send_all(b"\0\0\0\x99\0\0\0\x95" + RECORDED)
         answer = await client.answer(61)
         assert answer.code == ResponseCode.SUCCESS
@@ -60,8 +59,7 @@ async def test_one_that_repeats_itself_stays_and_a_silent_one_is_dropped_and_clo
 
 
 async def test_one_whose_connection_closes_is_gone_at_once(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await register(client)
         await client.stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
@@ -69,8 +67,7 @@ async def test_one_whose_connection_closes_is_gone_at_once(autojump_clock):
 
 
 async def test_what_is_no_address_is_refused_in_words(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await register(client, "$(reboot)")
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark == "illegal filter server address: '$(reboot)' is not host:port"

@@ -11,7 +11,13 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 
-from ...kit import TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    pull_fields,
+    send_fields,
+)
 from ..group import group
 from ..replication.test_promotion import promote
 
@@ -22,8 +28,7 @@ QUEUE = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
 
 async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clock, caplog):
     disk, clock = MemoryDisk(journalled=True), TrioClock()
-    async with embedded_broker(disk, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, clock=clock) as (broker, client):
         await client.ask(SEND, send_fields(), b"old")
         broker.controller.store.flusher.flush()
         await client.ask(SEND, send_fields(), b"lost")
@@ -32,8 +37,7 @@ async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clo
         broker.controller.offsets.file.persist_changed()
         after = disk.copy()
         after.power_loss()
-    async with embedded_broker(after, clock=clock) as broker:
-        client = await broker.connect()
+    async with broker_client(after, clock=clock) as client:
         answer = await client.ask(QUERY_OFFSET, QUEUE)
         assert answer.ext_fields["offset"] == "1"
         await client.ask(SEND, send_fields(), b"new")
@@ -47,8 +51,7 @@ async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clo
 async def test_offsets_within_their_queues_stay(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
     for count in (1, 2):
-        async with embedded_broker(disk, clock=clock) as broker:
-            client = await broker.connect()
+        async with broker_and_client(disk, clock=clock) as (broker, client):
             await client.ask(SEND, send_fields(), b"x")
             await client.ask(PULL, pull_fields(sysFlag=4))
             known = broker.controller.offsets.query_offset("CG", "T", 0)
@@ -59,8 +62,7 @@ async def test_offsets_within_their_queues_stay(autojump_clock):
 async def test_the_log_is_synced_before_offsets_are_saved(autojump_clock):
     """What a group has sent back must not be lost while the group is noted to be past it."""
     disk, calls = MemoryDisk(), []
-    async with embedded_broker(disk, flush_interval_commit_log=60_000) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, flush_interval_commit_log=60_000) as client:
         await client.ask(SEND, send_fields(), b"x")
         await client.ask(PULL, pull_fields(sysFlag=4))
         await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": 1})

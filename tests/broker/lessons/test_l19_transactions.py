@@ -18,7 +18,7 @@ from trocket.remoting.message_codec import decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ...kit import START_MS, TrioClock, embedded_broker
+from ...kit import START_MS, TrioClock, broker_and_client, embedded_broker
 from ..transactions.test_end_transaction import (
     CHECK,
     COMMIT,
@@ -136,8 +136,7 @@ async def test_a_long_immunity_does_not_outlast_the_file(autojump_clock):
 
 @pytest.mark.slow
 async def test_a_message_without_a_producer_is_parked_before_its_file_is_deleted(autojump_clock):
-    async with embedded_broker(file_reserved_time=1) as broker:
-        client = await broker.connect()
+    async with broker_and_client(file_reserved_time=1) as (broker, client):
         await prepare(client)
         await trio.sleep(1840)
         client = await broker.connect()
@@ -272,8 +271,7 @@ async def test_an_end_names_its_transaction_and_ends_no_other_in_its_place():
 async def test_the_task_that_checks_sleeps_while_nothing_is_due_earlier(
     autojump_clock, monkeypatch
 ):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await prepare(client, "K0")
         await trio.testing.wait_all_tasks_blocked()
         table = broker.controller.transactions.open

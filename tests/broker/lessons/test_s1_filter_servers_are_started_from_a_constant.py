@@ -25,7 +25,7 @@ from trocket.filtersrv.config import read_filtersrv_config
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import MessageStoreConfig
 
-from ...kit import embedded_broker
+from ...kit import broker_and_client, embedded_broker
 from ..filter_servers.test_filter_server_keeper import FakeChild
 
 HOSTILE = [
@@ -127,8 +127,7 @@ async def test_no_request_changes_what_the_broker_keeps_alive(autojump_clock, li
     async def never() -> FakeChild:
         raise AssertionError("a process was started")
 
-    async with embedded_broker(open_process=never) as broker:
-        client = await broker.connect()
+    async with broker_and_client(open_process=never) as (broker, client):
         before = dict(to_properties(broker.controller.config))
         answer = await client.ask(25, {}, line.encode())
         assert answer.code == ResponseCode.NO_PERMISSION

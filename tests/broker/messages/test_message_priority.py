@@ -15,7 +15,7 @@ from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from ...kit import embedded_broker, long_names, pull_fields, send_fields
+from ...kit import broker_client, long_names, pull_fields, send_fields
 
 PRIORITY = "_SYS_MSG_PRIORITY_"
 
@@ -103,8 +103,7 @@ async def test_a_send_with_a_priority_is_stored_in_its_queue_and_says_so(native,
     fields = send_fields(i=properties(**{PRIORITY: 3, "TAGS": "A"}))
     if code == 10:
         fields = long_names(fields)
-    async with embedded_broker(native=native) as broker:
-        client = await broker.connect()
+    async with broker_client(native=native) as client:
         for _ in range(3):
             answer = await client.ask(code, fields, b"x")
             assert (answer.code, answer.ext_fields["queueId"]) == (ResponseCode.SUCCESS, "3")
@@ -115,8 +114,7 @@ async def test_a_send_with_a_priority_is_stored_in_its_queue_and_says_so(native,
 
 
 async def test_a_delayed_message_stays_in_its_queue_without_a_priority():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(310, send_fields(i=properties(**{PRIORITY: 3, "DELAY": 1})), b"x")
         assert (answer.code, answer.ext_fields["queueId"]) == (ResponseCode.SUCCESS, "0")
         pull = await client.ask(11, pull_fields("T", 0))

@@ -11,7 +11,7 @@ from trocket.remoting.bodies import KVTable
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 
-from ..harness import Broker
+from ..harness import BrokerTables
 
 
 def test_a_good_body_is_read():
@@ -34,7 +34,7 @@ async def test_what_cannot_be_saved_is_a_refusal():
 
 
 def test_an_administrators_change_is_refused_on_a_full_disk():
-    broker = Broker()
+    broker = BrokerTables()
     broker.is_full = True
     answer = broker.create_topic("T")
     assert answer.code == 1

@@ -34,7 +34,7 @@ from trocket.remoting.metrics.families import (
 )
 from trocket.remoting.request_codes import RequestCode
 
-from ...kit import embedded_broker, send_fields
+from ...kit import broker_and_client, send_fields
 
 SENT = Metric("rocketmq_messages_in_total", Kind.COUNTER, "Messages.", ("topic",))
 LATENCY = Metric("rocketmq_rpc_latency_milliseconds", Kind.HISTOGRAM, "Time.", ("code",))
@@ -237,13 +237,12 @@ def test_a_collector_that_is_gone_or_refuses_says_why() -> None:
 
 async def test_a_broker_pushes_to_a_receiver_while_it_serves() -> None:
     with receiving() as (receiver, port):
-        async with embedded_broker(
+        async with broker_and_client(
             metrics_exporter_type=MetricsExporterType.OTLP_GRPC,
             metrics_grpc_exporter_target=f"http://127.0.0.1:{port}",
             metric_grpc_exporter_interval_in_mills=100,
             metrics_in_delta=True,
-        ) as broker:
-            client = await broker.connect()
+        ) as (broker, client):
             for _ in range(5):
                 await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(), b"x" * 2000)
             metrics = MetricsService(broker.controller.parts, lambda: broker.controller.server)
@@ -260,10 +259,9 @@ async def test_a_broker_pushes_to_a_receiver_while_it_serves() -> None:
 
 
 async def test_what_a_request_switches_on_is_counted_by_a_broker_that_pushes() -> None:
-    async with embedded_broker(
+    async with broker_and_client(
         metrics_exporter_type=MetricsExporterType.LOG, enable_request_metrics=False
-    ) as broker:
-        client = await broker.connect()
+    ) as (broker, client):
         await client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"enableRequestMetrics=true")
         await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(), b"x")
         stats = broker.controller.parts.stats.manager

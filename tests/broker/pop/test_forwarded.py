@@ -9,7 +9,7 @@ from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.remoting.message_codec import decode_messages
 
-from ...kit import embedded_broker, pull_fields, send_fields
+from ...kit import broker_client, pull_fields, send_fields
 
 SEND, SEND_V1_BATCH, PULL = 310, 320, 11
 RECEIPT = "0 1700000000000 60000 1 0 other-broker 0 0"
@@ -21,8 +21,7 @@ async def test_a_message_is_stored_without_the_receipt_of_another_broker(native,
     own = {"UNIQ_KEY": "K", "TAGS": "a", "POP_CK": RECEIPT, "colour": "red"}
     own = {first: own[first]} | own
     text = "".join(f"{name}\x01{value}\x02" for name, value in own.items())
-    async with embedded_broker(native=native) as broker:
-        client = await broker.connect()
+    async with broker_client(native=native) as client:
         for _ in range(2):  # the first one makes the queue, and is never part of a run
             assert (await client.ask(SEND, send_fields(i=text), b"single")).code == 0
         batch = encode_batch([Message("T", b"in a batch", properties=own)] * 2)

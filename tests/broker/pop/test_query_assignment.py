@@ -15,7 +15,7 @@ from trocket.remoting.bodies import MessageRequestMode
 from trocket.remoting.codec import RemotingCommand
 
 from ...attacks.name_servers import NameServers
-from ...kit import Broker, embedded_broker, topic_fields
+from ...kit import Broker, broker_and_client, broker_client, topic_fields
 from ...kit.client import Client
 from ..harness import consumer, heartbeat, subscription
 
@@ -32,10 +32,10 @@ async def running(**options: Any) -> AsyncIterator[tuple[NameServers, Broker, Cl
         servers = NameServers(nursery)
         await servers.start(HOST)
         address = f"{HOST}:9876"
-        async with embedded_broker(
-            client=servers.client(), namesrv_addr=address, **options
-        ) as broker:
-            client = await broker.connect()
+        async with broker_and_client(client=servers.client(), namesrv_addr=address, **options) as (
+            broker,
+            client,
+        ):
             await create(client, "T")
             await beat(client, "c1")
             yield servers, broker, client
@@ -171,8 +171,7 @@ async def test_what_cannot_be_assigned_stays_with_the_client(autojump_clock) -> 
 
 
 async def test_without_a_name_server_clients_keep_what_they_have(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await create(client, "T")
         await beat(client, "c1")
         assert await assigned(client) is None

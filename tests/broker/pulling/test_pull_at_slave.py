@@ -9,7 +9,7 @@ import trio.testing
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
-from ...kit import Client, embedded_broker, pull_fields, send_fields
+from ...kit import Client, broker_client, pull_fields, send_fields
 from ..group import Group, Node, group
 from ..harness import consumer, heartbeat, subscription
 
@@ -47,8 +47,7 @@ async def pull(client: Client, offset: int = 0, **more: object) -> RemotingComma
 async def test_who_is_far_behind_is_sent_to_a_slave_if_that_may_be_read(
     enabled, options, broker_id
 ):
-    async with embedded_broker(slave_read_enable=enabled, **options) as broker:
-        client = await broker.connect()
+    async with broker_client(slave_read_enable=enabled, **options) as client:
         for _ in range(2):
             await client.ask(SEND, send_fields(), b"x")
         answer = await pull(client)
@@ -59,8 +58,7 @@ async def test_who_is_far_behind_is_sent_to_a_slave_if_that_may_be_read(
 
 @pytest.mark.parametrize(("options", "broker_id"), [(FAR, "3"), ({}, "2")])
 async def test_the_group_says_which_slave(options, broker_id):
-    async with embedded_broker(slave_read_enable=True, **options) as broker:
-        client = await broker.connect()
+    async with broker_client(slave_read_enable=True, **options) as client:
         body = b'{"groupName":"CG","whichBrokerWhenConsumeSlowly":3,"brokerId":2}'
         await client.ask(UPDATE_GROUP, {}, body)
         await client.ask(SEND, send_fields(), b"x")
@@ -68,8 +66,7 @@ async def test_the_group_says_which_slave(options, broker_id):
 
 
 async def test_an_offset_past_the_end_is_moved_and_no_consumer_is_sent_away():
-    async with embedded_broker(slave_read_enable=True, **FAR) as broker:
-        client = await broker.connect()
+    async with broker_client(slave_read_enable=True, **FAR) as client:
         await client.ask(SEND, send_fields(), b"x")
         answer = await pull(client, 5)
         fields = answer.ext_fields

@@ -17,7 +17,16 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue
 
-from ...kit import Broker, Client, bodies_of, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    Broker,
+    Client,
+    bodies_of,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+)
 from .test_pull_by_sql import filtered
 
 SEND, PULL, HEART_BEAT, UNREGISTER = 310, 11, 34, 35
@@ -80,8 +89,7 @@ def saved(disk: MemoryDisk, path: str = FILE) -> dict[str, dict[str, Any]]:
 async def test_a_pull_reads_only_messages_that_may_match(
     autojump_clock: trio.testing.MockClock, read: list[bytes]
 ) -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await subscribe(client, ("T", "price > 10", 1))
         await trio.sleep(MARGIN_S)
         await send(client, 5, 11, 7, 12)
@@ -97,8 +105,7 @@ async def test_a_pull_reads_only_messages_that_may_match(
 async def test_what_was_stored_before_the_group_came_is_read(
     autojump_clock: trio.testing.MockClock, read: list[bytes]
 ) -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ON) as (broker, client):
         await send(client, 12, 5)
         assert bit_maps(broker) == [None, None]
         await subscribe(client, ("T", "price > 10", 1))
@@ -142,8 +149,7 @@ async def test_without_the_keys_messages_have_no_bit_map(off: str) -> None:
 
 async def test_bit_maps_have_the_size_that_the_keys_say() -> None:
     keys = {"expect_consumer_num_use_filter": 128, "max_error_rate_of_bloom_filter": 10}
-    async with embedded_broker(**ON, **keys) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ON, **keys) as (broker, client):
         await subscribe(client, ("T", "price > 10", 1))
         await send(client, 5)
         assert bit_maps(broker) == [bytes(616 // 8)]
@@ -155,13 +161,11 @@ async def test_messages_of_before_the_start_are_verified_or_may_be_hidden(
 ) -> None:
     disk = MemoryDisk()
     keys = ON | {"verify_old_records": verifies}
-    async with embedded_broker(disk, **keys) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, **keys) as client:
         await subscribe(client, ("T", "price > 10", 1))
         await trio.sleep(MARGIN_S)
         await send(client, 5, 11)
-    async with embedded_broker(disk, **keys) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, **keys) as client:
         await subscribe(client, ("T", "price > 10", 2))
         del read[:]
         answer = await pull(client)
@@ -173,8 +177,7 @@ async def test_lost_units_are_made_again_with_their_bit_maps(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk, **ON) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, **ON) as (broker, client):
         await subscribe(client, ("T", "price > 10", 1))
         await send(client, 5, 11, 12)
         before = bit_maps(broker)
@@ -192,8 +195,7 @@ async def test_filters_are_saved_every_ten_seconds_and_at_the_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk, **ON) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, **ON) as client:
         await trio.sleep(30.5)
         assert not disk.exists(FILE)
         await subscribe(client, ("T", "price > 10", 1))
@@ -238,8 +240,10 @@ async def test_a_group_is_forgotten_after_filter_data_clean_time_span(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk, **ON, filter_data_clean_time_span=60_000) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk, **ON, filter_data_clean_time_span=60_000) as (
+        broker,
+        client,
+    ):
         await subscribe(client, ("T", "price > 10", 1))
         await client.ask(UNREGISTER, {"clientID": "c1", "consumerGroup": "CG"})
         await trio.sleep(59)
@@ -296,8 +300,7 @@ async def test_a_save_that_fails_is_tried_again(
 async def test_on_a_retry_topic_each_message_is_filtered_as_its_first_topic_was(
     autojump_clock: trio.testing.MockClock, supports: bool, bodies: list[bytes]
 ) -> None:
-    async with embedded_broker(**ON, filter_support_retry=supports) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON, filter_support_retry=supports) as client:
         retry = "%RETRY%CG"
         await subscribe(client, ("T", "price > 10", 1), (retry, "price = 1", 1))
         await trio.sleep(MARGIN_S)
@@ -308,8 +311,7 @@ async def test_on_a_retry_topic_each_message_is_filtered_as_its_first_topic_was(
 
 
 async def test_a_message_of_a_retry_topic_that_names_no_other_is_wanted() -> None:
-    async with embedded_broker(**ON, filter_support_retry=True) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON, filter_support_retry=True) as client:
         await subscribe(client, ("%RETRY%CG", "price = 1", 1))
         await send(client, 2, topic="%RETRY%CG")
         answer = await pull(client, topic="%RETRY%CG")

@@ -12,7 +12,8 @@ from trocket.remoting.response_codes import ResponseCode
 from ...kit import (
     Client,
     bodies_of,
-    embedded_broker,
+    broker_and_client,
+    broker_client,
     heartbeat,
     pull_fields,
     send_fields,
@@ -52,8 +53,7 @@ async def test_every_message_passes_whatever_else_the_subscription_says(
     autojump_clock, on: bool, kind: str | None
 ):
     bit_maps = {"enable_calc_filter_bit_map": on, "enable_consume_queue_ext": on}
-    async with embedded_broker(enable_property_filter=on, **bit_maps) as broker:
-        client = await broker.connect()
+    async with broker_and_client(enable_property_filter=on, **bit_maps) as (broker, client):
         await consumer(client, subscription(kind=kind))
         await send(client)
         answer = await pull(client)
@@ -63,8 +63,7 @@ async def test_every_message_passes_whatever_else_the_subscription_says(
 
 
 async def test_a_class_is_not_taken_for_an_expression_though_it_could_be_one(autojump_clock):
-    async with embedded_broker(enable_property_filter=True) as broker:
-        client = await broker.connect()
+    async with broker_and_client(enable_property_filter=True) as (broker, client):
         await consumer(client, subscription("a = 1", "SQL92"))
         await send(client)
         assert len(bodies_of(await pull(client))) == 3
@@ -72,16 +71,14 @@ async def test_a_class_is_not_taken_for_an_expression_though_it_could_be_one(aut
 
 
 async def test_without_the_mode_the_same_subscription_is_one_by_tags(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await consumer(client, subscription("A", by_class=False) | {"codeSet": [65]})
         await send(client)
         assert bodies_of(await pull(client)) == [b"TAGS\1A\2"]
 
 
 async def test_an_administrator_sees_the_class_and_no_tags(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await consumer(client, subscription())
         answer = await client.ask(CONNECTIONS, {"consumerGroup": "CG"})
         (seen,) = json.loads(answer.body)["subscriptionTable"].values()
@@ -91,8 +88,7 @@ async def test_an_administrator_sees_the_class_and_no_tags(autojump_clock):
 
 @pytest.mark.parametrize("kind", ["TAG", "SQL92"])
 async def test_a_class_needs_no_check_by_the_broker(autojump_clock, kind: str):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         body = {"clientId": "c1", "group": "CG", "subscriptionData": subscription(kind=kind)}
         answer = await client.ask(CHECK, {}, json.dumps(body).encode())
         assert answer.code == ResponseCode.SUCCESS
@@ -100,8 +96,7 @@ async def test_a_class_needs_no_check_by_the_broker(autojump_clock, kind: str):
 
 async def test_what_a_filter_server_asks_for_is_every_message(autojump_clock):
     """Its pull as recorded: group FILTERSRV_CONSUMER, which needs no heartbeat."""
-    async with embedded_broker(auto_create_subscription_group=False) as broker:
-        client = await broker.connect()
+    async with broker_client(auto_create_subscription_group=False) as client:
         await send(client)
         fields = pull_fields(
             consumerGroup="FILTERSRV_CONSUMER", sysFlag=6, suspendTimeoutMillis=19_000

@@ -16,6 +16,8 @@ from ...kit import (
     Broker,
     Client,
     bodies_of,
+    broker_and_client,
+    broker_client,
     embedded_broker,
     heartbeat,
     pull_fields,
@@ -77,8 +79,7 @@ def filtered(*subscriptions: tuple[str, str, int]) -> bytes:
 
 
 async def test_a_pull_that_brings_an_expression_gets_what_matches_and_moves_past_the_rest() -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 5, 11, 12, 7, 13, 9)
         answer = await client.ask(PULL, sql("price > 10"))
         some = await client.ask(PULL, sql("price > 10", maxMsgNums=2))
@@ -91,8 +92,7 @@ async def test_a_pull_that_brings_an_expression_gets_what_matches_and_moves_past
 
 
 async def test_when_nothing_matches_the_consumer_asks_again_behind_it() -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 1, 2, 3)
         answer = await client.ask(PULL, sql("price > 10"))
     assert (answer.code, answer.remark) == (
@@ -103,8 +103,7 @@ async def test_when_nothing_matches_the_consumer_asks_again_behind_it() -> None:
 
 
 async def test_unknown_and_failing_comparisons_do_not_match() -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, "x", 1, 20)
         fails = await client.ask(PULL, sql("price > 10"))
         unknown = await client.ask(PULL, sql("missing > 10"))
@@ -115,8 +114,7 @@ async def test_unknown_and_failing_comparisons_do_not_match() -> None:
 
 
 async def test_tags_are_a_property_too_and_tag_consumers_get_theirs() -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 1, 2, tag="A")
         await send(client, 3, tag="B")
         by_sql = await client.ask(PULL, sql("TAGS = 'A' AND price > 1"))
@@ -128,8 +126,7 @@ async def test_tags_are_a_property_too_and_tag_consumers_get_theirs() -> None:
 
 
 async def test_a_pull_looks_through_800_messages_at_most() -> None:
-    async with embedded_broker(**ON, **BIG_QUEUE) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON, **BIG_QUEUE) as client:
         await send(client, *range(900))
         first = await client.ask(PULL, sql("price = '850'"))
         second = await client.ask(PULL, sql("price = '850'", queueOffset=next_of(first)))
@@ -149,8 +146,7 @@ async def test_a_pull_whose_expression_takes_long_stops_and_goes_on_where_it_was
         now_s += 0.006
         return now_s
 
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**ON) as (broker, client):
         await send(client, *range(9))
         broker.controller.pulls._now_s = slow
         offsets = [0]
@@ -164,8 +160,7 @@ async def test_a_pull_whose_expression_takes_long_stops_and_goes_on_where_it_was
 
 async def test_a_hostile_expression_over_hostile_properties_ends_too() -> None:
     chain = " OR ".join(["price CONTAINS 'xy'"] * 240)
-    async with embedded_broker(**ON, mapped_file_size_commit_log=1 << 20) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON, mapped_file_size_commit_log=1 << 20) as client:
         await send(client, *["x" * 30_000] * 3)
         offset = 0
         await client.ask(HEART_BEAT, {}, filtered(("T", chain, 1)))
@@ -183,8 +178,7 @@ async def test_a_hostile_expression_over_hostile_properties_ends_too() -> None:
 
 
 async def test_what_heartbeats_registered_counts_without_the_subscription_bit() -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 5, 11)
         await client.ask(HEART_BEAT, {}, filtered(("T", "price > 10", 7)))
         answer = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=7))
@@ -197,8 +191,7 @@ async def test_what_heartbeats_registered_counts_without_the_subscription_bit() 
 async def test_a_wrong_registered_expression_is_logged_and_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 5)
         await client.ask(HEART_BEAT, {}, filtered(("T", "price > > 10", 7)))
         answer = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=7))
@@ -216,8 +209,7 @@ async def test_a_filter_older_than_the_consumers_subscription_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limit = "trocket.broker.clients.client_manage.HEARTBEAT_CHARACTERS_MAX"
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 5)
         await client.ask(HEART_BEAT, {}, filtered(("T", "price > 10", 7)))
         new = filtered(("T", "price > 4", 8))
@@ -269,8 +261,7 @@ async def test_a_groups_filters_die_with_its_last_client() -> None:
 async def test_a_wrong_expression_in_a_pull_is_refused_with_its_place(
     fields: dict[str, object], code: int, remark: str
 ) -> None:
-    async with embedded_broker(**ON) as broker:
-        client = await broker.connect()
+    async with broker_client(**ON) as client:
         await send(client, 5)
         answer = await client.ask(PULL, fields)
         good = await client.ask(PULL, sql("price = 5"))
@@ -280,8 +271,7 @@ async def test_a_wrong_expression_in_a_pull_is_refused_with_its_place(
 
 async def test_without_the_key_every_expression_is_refused_and_none_is_compiled() -> None:
     words = "The broker does not support consumer to filter message by SQL92"
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await send(client, 5)
         await client.ask(HEART_BEAT, {}, filtered(("T", "price > 1", 7)))
         given = await client.ask(PULL, sql("price > 1"))

@@ -19,6 +19,8 @@ from ...kit import (
     Broker,
     Client,
     bodies_of,
+    broker_and_client,
+    broker_client,
     embedded_broker,
     heartbeat,
     pull_fields,
@@ -42,8 +44,7 @@ def held(broker: Broker) -> int:
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
 async def test_a_pull_answers_the_stored_records_and_where_to_go_on(serialize_type: int) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"one", b"two", b"three")
         answer = await client.ask(PULL, pull_fields(queueOffset=1), serialize_type=serialize_type)
     assert (answer.code, answer.remark) == (0, "FOUND")
@@ -60,12 +61,10 @@ async def test_a_pull_answers_the_stored_records_and_where_to_go_on(serialize_ty
 
 
 async def test_a_lite_pull_is_a_pull_unless_it_is_forbidden() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"one")
         assert bodies_of(await client.ask(361, pull_fields())) == [b"one"]
-    async with embedded_broker(lite_pull_message_enable=False) as broker:
-        client = await broker.connect()
+    async with broker_client(lite_pull_message_enable=False) as client:
         await send(client, b"one")
         answer = await client.ask(361, pull_fields())
         assert answer.code == 16
@@ -86,8 +85,7 @@ async def test_a_groups_sys_flag_is_in_the_answer() -> None:
 
 
 async def test_at_most_as_many_messages_and_bytes_as_asked_for() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, *[b"x" * 100] * 40)
         by_count = await client.ask(PULL, pull_fields(maxMsgNums=3))
         capped = await client.ask(PULL, pull_fields(maxMsgNums=1000))
@@ -116,8 +114,7 @@ async def test_a_held_pull_is_answered_when_a_message_comes(
 async def test_a_held_pull_is_answered_when_its_time_is_over(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await send(client, b"zero")
         start_s = trio.current_time()
         opaque = await hold(client, queueOffset=1, suspendTimeoutMillis=15_000)
@@ -132,8 +129,7 @@ async def test_a_held_pull_is_answered_when_its_time_is_over(
 async def test_a_pull_with_a_short_time_out_is_answered_in_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"zero")
         for rest_s in (0, CHECK_INTERVAL_S - 1.5, CHECK_INTERVAL_S - 0.5):
             await trio.sleep(rest_s)
@@ -145,8 +141,7 @@ async def test_a_pull_with_a_short_time_out_is_answered_in_time(
 async def test_without_long_polling_a_pull_is_held_for_the_short_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with embedded_broker(long_polling_enable=False) as broker:
-        client = await broker.connect()
+    async with broker_client(long_polling_enable=False) as client:
         await send(client, b"zero")
         start_s = trio.current_time()
         await client.answer(await hold(client, queueOffset=1))
@@ -154,8 +149,7 @@ async def test_without_long_polling_a_pull_is_held_for_the_short_time(
 
 
 async def test_a_pull_without_the_suspend_bit_is_answered_at_once() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"zero")
         answer = await client.ask(PULL, pull_fields(queueOffset=1, sysFlag=4))
     assert answer.code == ResponseCode.PULL_NOT_FOUND
@@ -230,8 +224,7 @@ async def test_a_damaged_message_is_refused_in_words_and_all_else_is_served() ->
         await send(await broker.connect(), b"zero", b"one", b"two")
     log = disk.contents[f"/store/commitlog/{0:020d}"]
     log[log.index(b"one")] ^= 1
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         before = await client.ask(PULL, pull_fields())
         damaged = await client.ask(PULL, pull_fields(queueOffset=1))
         after = await client.ask(PULL, pull_fields(queueOffset=2))
@@ -266,8 +259,7 @@ async def test_several_pulls_on_one_queue_are_all_answered(
 
 
 async def test_the_commit_bit_stores_the_consumer_offset() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await send(client, b"zero")
         await client.ask(PULL, pull_fields(sysFlag=4 | 1, commitOffset=1))
         assert broker.controller.offsets.query_offset("CG", "T", 0) == 1
@@ -286,8 +278,7 @@ async def test_the_commit_bit_stores_the_consumer_offset() -> None:
 async def test_an_offset_outside_the_queue_is_corrected(
     offset: int, code: int, status: str, next_offset: str
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"zero", b"one", b"two")
         answer = await client.ask(PULL, pull_fields(queueOffset=offset, sysFlag=4))
     assert (answer.code, answer.remark) == (code, status)
@@ -295,8 +286,7 @@ async def test_an_offset_outside_the_queue_is_corrected(
 
 
 async def test_an_empty_queue_asked_for_a_later_offset_is_an_offset_moved() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"zero")
         answer = await client.ask(PULL, pull_fields(queueId=3, queueOffset=5, sysFlag=6))
     assert answer.code == ResponseCode.PULL_OFFSET_MOVED
@@ -318,8 +308,7 @@ REFUSED = [
 async def test_a_bad_pull_is_refused_in_words(
     change: dict[str, object], code: int, words: str
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"zero")
         answer = await client.ask(PULL, pull_fields() | change)
         good = await client.ask(PULL, pull_fields())
@@ -345,8 +334,7 @@ async def test_a_group_that_is_forbidden_a_topic_is_refused_until_it_is_allowed(
     sys_flag: int,
 ) -> None:
     fields = {"group": "CG", "topic": "T"}
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"zero")
         assert (await client.ask(34, {}, tagged("*", 0))).code == 0
         assert (await client.ask(353, fields | {"readable": "false"})).code == 0
@@ -361,8 +349,7 @@ async def test_a_group_that_is_forbidden_a_topic_is_refused_until_it_is_allowed(
 
 
 async def test_without_read_permission_nothing_is_pulled() -> None:
-    async with embedded_broker(broker_permission=2) as broker:
-        client = await broker.connect()
+    async with broker_client(broker_permission=2) as client:
         await send(client, b"zero")
         answer = await client.ask(PULL, pull_fields())
     assert answer.code == ResponseCode.NO_PERMISSION
@@ -376,8 +363,7 @@ def tagged(expression: str, version: int) -> bytes:
 
 
 async def test_a_heartbeats_subscription_filters_and_must_be_the_latest() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await send(client, b"a", tag="A")
         await send(client, b"b", tag="B")
         await client.ask(34, {}, tagged("B", 5))

@@ -18,7 +18,8 @@ from trocket.remoting.response_codes import ResponseCode
 from ...kit import (
     Client,
     bodies_of,
-    embedded_broker,
+    broker_and_client,
+    broker_client,
     heartbeat,
     pull_fields,
     send_fields,
@@ -65,8 +66,7 @@ def change_group(**settings: bool) -> Callable[[BrokerController], object]:
 async def test_a_change_of_topic_or_group_counts_from_the_next_pull_on(
     change: Callable[[BrokerController], object], code: int, words: str
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields(e=1), b"one")
         for _ in range(2):
             assert bodies_of(await pull(client, queueId=1)) == [b"one"]
@@ -78,8 +78,7 @@ async def test_a_change_of_topic_or_group_counts_from_the_next_pull_on(
 
 
 async def test_new_flags_of_topic_and_group_are_in_the_next_answer() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields(), b"one")
         flags = []
         for group_flag, topic_flag in ((0, 0), (5, 0), (5, 3)):
@@ -96,8 +95,7 @@ async def test_new_flags_of_topic_and_group_are_in_the_next_answer() -> None:
 
 
 async def test_each_pull_is_compared_with_the_groups_subscription() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND, send_fields(), b"one")
         codes = []
         for body in (tagged("*", 5), tagged("*", 6), tagged("A", 7)):
@@ -115,8 +113,7 @@ async def test_each_pull_is_compared_with_the_groups_subscription() -> None:
 
 
 async def test_a_group_that_may_no_longer_broadcast_is_refused() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields(), b"one")
         await client.ask(HEARTBEAT, {}, tagged("*", 5, "BROADCASTING"))
         first = await pull(client, sysFlag=0)
@@ -127,8 +124,7 @@ async def test_a_group_that_may_no_longer_broadcast_is_refused() -> None:
 
 
 async def test_another_broker_of_the_process_makes_its_own_checks() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields(), b"one")
         for _ in range(2):
             assert (await pull(client)).code == ResponseCode.SUCCESS
@@ -147,14 +143,12 @@ async def test_another_broker_of_the_process_makes_its_own_checks() -> None:
         pulls = ours.check(decode(PullMessageRequestHeader, texts), "127.0.0.1:1")
         assert ours.is_current(pulls)
         assert not theirs.is_current(pulls)
-    async with embedded_broker(broker_permission=2) as broker:
-        client = await broker.connect()
+    async with broker_client(broker_permission=2) as client:
         assert (await pull(client)).code == ResponseCode.NO_PERMISSION
 
 
 async def test_the_offsets_of_a_system_group_are_not_committed() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await client.ask(SEND, send_fields(), b"one")
         group = "CID_RMQ_SYS_TRANS"
         codes = [
@@ -167,8 +161,7 @@ async def test_the_offsets_of_a_system_group_are_not_committed() -> None:
 
 
 async def test_a_recognised_pull_commits_its_own_offset_and_asks_for_its_own_queue() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         for number in range(8):
             await client.ask(SEND, send_fields(e=number % 4), b"%d" % number)
         for queue_id in (0, 1, 3):

@@ -10,7 +10,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 from trocket.store.config import BrokerRole
 
-from ...kit import embedded_broker, send_fields
+from ...kit import broker_and_client, broker_client, embedded_broker, send_fields
 from ..harness import FakeChannel
 
 BUSY = (2, "[REJECTREQUEST]system busy, start flow control for a while")
@@ -58,8 +58,7 @@ def test_a_recall_is_refused_as_on_a_master_where_there_are_none() -> None:
 
 
 async def test_a_slave_answers_so_and_makes_no_topic() -> None:
-    async with embedded_broker(**SLAVE) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**SLAVE) as (broker, client):
         for code, refusal in REFUSED.items():
             answer = await client.ask(code, send_fields("NEW"), b"x")
             assert (answer.code, answer.remark) == refusal, code
@@ -78,8 +77,7 @@ async def test_a_slave_serves_what_changes_no_message(code: int) -> None:
 
 async def test_a_slave_tells_what_is_forbidden_and_does_not_change_it() -> None:
     fields = {"group": "CG", "topic": "T"}
-    async with embedded_broker(**SLAVE) as broker:
-        client = await broker.connect()
+    async with broker_client(**SLAVE) as client:
         answer = await client.ask(353, fields | {"readable": "false"})
         assert (answer.code, answer.remark) == NO_CHANGE
         answer = await client.ask(353, fields)

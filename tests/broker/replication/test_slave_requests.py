@@ -12,7 +12,7 @@ from trocket.remoting import fastjson
 from trocket.remoting.bodies import HARuntimeInfo
 from trocket.remoting.codec import decode_frame
 
-from ...kit import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, broker_client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL, UPDATE_OFFSET = 310, 11, 15
 OFFSETS, DELAY_OFFSETS, TIMER_CHECKPOINT, TIMER_METRICS, REQUEST_MODES, HA_STATUS = (
@@ -22,8 +22,7 @@ KEY = "UNIQ_KEY\1A\2"
 
 
 async def test_43_has_the_offsets_of_all_groups_with_bare_queue_ids() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND, send_fields(), b"x")
         await client.ask(PULL, pull_fields(sysFlag=4))
         queue = {"consumerGroup": "CG", "topic": "T", "queueId": 0, "commitOffset": 1}
@@ -39,8 +38,7 @@ async def test_43_has_the_offsets_of_all_groups_with_bare_queue_ids() -> None:
 
 
 async def test_45_is_the_text_of_delay_offset_json(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert fastjson.loads((await client.ask(DELAY_OFFSETS, {})).body)["offsetTable"] == {}
         await client.ask(SEND, send_fields(i=f"{KEY}DELAY\x012\2"), b"5 s")
         await trio.sleep(6)
@@ -51,8 +49,7 @@ async def test_45_is_the_text_of_delay_offset_json(autojump_clock) -> None:
 
 
 async def test_60_says_how_far_timer_messages_are_delivered(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         for delay_s in (3, 30):
             await client.ask(SEND, send_fields(i=f"{KEY}TIMER_DELAY_SEC\x01{delay_s}\2"), b"x")
         await trio.sleep(10)
@@ -66,8 +63,7 @@ async def test_60_says_how_far_timer_messages_are_delivered(autojump_clock) -> N
 
 
 async def test_without_timers_60_and_61_are_refused_in_apaches_words() -> None:
-    async with embedded_broker(timer_wheel_enable=False) as broker:
-        client = await broker.connect()
+    async with broker_client(timer_wheel_enable=False) as client:
         answers = [await client.ask(code, {}) for code in (TIMER_CHECKPOINT, TIMER_METRICS)]
         assert [(answer.code, answer.remark) for answer in answers] == [
             (1, "The checkpoint is null"),
@@ -76,8 +72,7 @@ async def test_without_timers_60_and_61_are_refused_in_apaches_words() -> None:
 
 
 async def test_61_and_402_have_nothing_to_tell() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         metrics = json.loads((await client.ask(TIMER_METRICS, {})).body)
         assert metrics == {
             "dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0}, "timingCount": {},

@@ -11,7 +11,7 @@ from trocket.remoting.message_codec import decode_messages, encode_batch, iter_b
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
 
-from ...kit import Client, embedded_broker, pull_fields, send_fields, topic_fields
+from ...kit import Client, broker_client, embedded_broker, pull_fields, send_fields, topic_fields
 
 TOPIC = topic_fields(attributes="+queue.type=BatchCQ")
 
@@ -34,8 +34,7 @@ async def pulled(client: Client, offset: int) -> tuple[list[Any], int]:
 
 
 async def test_a_batch_is_stored_as_one_message_and_answered_with_its_key() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await create(client)
         first = await send_batch(client, b"a", b"b", b"c", i="UNIQ_KEY\1AB\2WAIT\1true")
         single = await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(), b"d")
@@ -57,8 +56,7 @@ async def test_a_batch_is_stored_as_one_message_and_answered_with_its_key() -> N
 
 
 async def test_an_old_producers_batch_without_a_key_is_stored_as_its_messages() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await create(client)
         answer = await send_batch(client, b"a", b"b", i="WAIT\1true")
         messages, next_offset = await pulled(client, 0)
@@ -73,8 +71,7 @@ async def test_the_kind_of_a_topic_outlives_the_broker_even_without_messages() -
     async with embedded_broker(disk) as broker:
         await create(await broker.connect())
     for offset in (0, 2):
-        async with embedded_broker(disk) as broker:
-            client = await broker.connect()
+        async with broker_client(disk) as client:
             answer = await send_batch(client, b"a", b"b")
             messages, _ = await pulled(client, 0)
         assert answer.ext_fields["queueOffset"] == str(offset)
@@ -84,8 +81,7 @@ async def test_the_kind_of_a_topic_outlives_the_broker_even_without_messages() -
 
 
 async def test_a_topic_made_again_may_be_of_the_other_kind() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await create(client)
         await send_batch(client, b"a", b"b")
         await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
@@ -98,8 +94,7 @@ async def test_a_topic_made_again_may_be_of_the_other_kind() -> None:
 
 
 async def test_an_inner_batch_for_a_plain_topic_is_refused() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         fields = send_fields(f=INNER_BATCH | NEED_UNWRAP, i="UNIQ_KEY\1AB\2INNER_NUM\0012\2")
         answer = await client.ask(RequestCode.SEND_MESSAGE_V2, fields, b"x")
     assert answer.code == 13
@@ -107,8 +102,7 @@ async def test_an_inner_batch_for_a_plain_topic_is_refused() -> None:
 
 async def test_the_minimum_offset_of_an_empty_queue_of_batches_is_minus_one() -> None:
     queue = {"topic": "T", "queueId": "0"}
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await create(client)
         empty = await client.ask(RequestCode.GET_MIN_OFFSET, queue)
         await send_batch(client, b"a", b"b")

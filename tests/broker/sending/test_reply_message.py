@@ -10,7 +10,7 @@ from trocket.remoting.bodies import HeartbeatData, ProducerData
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
-from ...kit import START_MS, embedded_broker, long_names, pull_fields, send_fields
+from ...kit import START_MS, broker_client, embedded_broker, long_names, pull_fields, send_fields
 
 PULL, HEARTBEAT, REPLY, REPLY_V2, PUSHED = 11, 34, 324, 325, 326
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -83,8 +83,7 @@ async def test_replies_are_not_stored_where_the_file_says_so(autojump_clock):
     ],
 )
 async def test_a_reply_without_a_requester_is_refused(properties, remark, autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(REPLY_V2, send_fields(REPLY_TOPIC, i=properties), b"pong")
         assert (answer.code, answer.remark) == (1, remark)
         # It is stored all the same, and the answer says where.
@@ -108,7 +107,6 @@ async def test_who_asked_may_refuse_the_reply_or_not_answer(autojump_clock):
 
 
 async def test_a_reply_to_a_topic_that_is_not_there_is_refused(autojump_clock):
-    async with embedded_broker(auto_create_topic_enable=False) as broker:
-        client = await broker.connect()
+    async with broker_client(auto_create_topic_enable=False) as client:
         answer = await client.ask(REPLY_V2, send_fields("Nowhere", i=PROPERTIES), b"pong")
         assert answer.code == 17

@@ -11,7 +11,13 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_id import encode_offset_id
 from trocket.store.config import FlushDiskType
 
-from ...kit import embedded_broker, long_names, send_fields, stored
+from ...kit import (
+    broker_and_client,
+    broker_client,
+    long_names,
+    send_fields,
+    stored,
+)
 
 SEND_V1, SEND, SEND_BACK, PULL, GROUP_UPDATE = 10, 310, 36, 11, 200
 RETRY_DELAYS_S = [10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
@@ -52,8 +58,7 @@ async def send(client, **more):
 
 
 async def test_it_is_tried_sixteen_times_and_then_given_up(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         first = message = await send(client, h=77)
         for tries, delay_s in enumerate(RETRY_DELAYS_S):
             answer = await client.ask(SEND_BACK, back_fields(message))
@@ -86,8 +91,7 @@ async def test_it_is_tried_sixteen_times_and_then_given_up(autojump_clock):
 
 
 async def test_a_retry_keeps_its_first_topic_and_id(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         message = await send(client)
         await client.ask(SEND_BACK, back_fields(message, delayLevel=1))
         await trio.sleep(1.1)
@@ -103,8 +107,7 @@ async def test_a_retry_keeps_its_first_topic_and_id(autojump_clock):
 
 
 async def test_the_group_says_how_often_when_the_consumer_does_not():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         body = b'{"groupName":"G","retryMaxTimes":0,"retryQueueNums":1}'
         assert (await client.ask(GROUP_UPDATE, {}, body)).code == 0
         message = await send(client)
@@ -113,8 +116,7 @@ async def test_the_group_says_how_often_when_the_consumer_does_not():
 
 
 async def test_a_group_without_retry_queues_wants_nothing_tried_again():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         body = b'{"groupName":"G","retryMaxTimes":16,"retryQueueNums":0}'
         assert (await client.ask(GROUP_UPDATE, {}, body)).code == 0
         message = await send(client)
@@ -134,8 +136,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "options", "code", "words"), REFUSED)
 async def test_what_cannot_be_taken_back_is_refused_in_words(change, options, code, words):
-    async with embedded_broker(**options) as broker:
-        client = await broker.connect()
+    async with broker_client(**options) as client:
         message = await send(client)
         answer = await client.ask(SEND_BACK, back_fields(message, **change))
         assert (await stored(client, "%RETRY%G")) == []
@@ -144,8 +145,7 @@ async def test_what_cannot_be_taken_back_is_refused_in_words(change, options, co
 
 
 async def test_sends_and_send_backs_of_one_turn_are_answered_each(autojump_clock):
-    async with embedded_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
-        client = await broker.connect()
+    async with broker_and_client(flush_disk_type=FlushDiskType.SYNC_FLUSH) as (broker, client):
         message = await send(client)
         answers = []
         async with trio.open_nursery() as nursery:
@@ -166,8 +166,7 @@ async def test_sends_and_send_backs_of_one_turn_are_answered_each(autojump_clock
 
 @pytest.mark.parametrize("code", [SEND_V1, SEND])
 async def test_a_consumer_may_send_to_its_retry_topic_itself(code, autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
 
         async def retry(tries, level="3"):
             fields = send_fields("%RETRY%G", i=f"UNIQ_KEY\1A\2DELAY\1{level}\2", j=tries, l=2)
@@ -184,8 +183,7 @@ async def test_a_consumer_may_send_to_its_retry_topic_itself(code, autojump_cloc
 
 
 async def test_what_an_ordered_consumer_gives_up_is_dead_at_once():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         queues = [MessageQueue(topic="T", broker_name="b", queue_id=0)]
         broker.controller.locks.try_lock_batch("G", queues, "c1", now_s=trio.current_time())
         fields = send_fields("%RETRY%G", i="UNIQ_KEY\1A\2DELAY\0013\2", j=1, l=16)
@@ -200,8 +198,7 @@ async def never(*, threaded):
 
 
 async def test_under_sync_flush_it_is_answered_behind_the_fsync(autojump_clock, monkeypatch):
-    async with embedded_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
-        client = await broker.connect()
+    async with broker_and_client(flush_disk_type=FlushDiskType.SYNC_FLUSH) as (broker, client):
         message = await send(client)
         fields = {name: str(value) for name, value in back_fields(message).items()}
         with monkeypatch.context() as slow:

@@ -9,7 +9,14 @@ from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.remoting.message_codec import decode_messages
 
-from ...kit import START_MS, embedded_broker, long_names, pull_fields, send_fields
+from ...kit import (
+    START_MS,
+    broker_and_client,
+    broker_client,
+    long_names,
+    pull_fields,
+    send_fields,
+)
 
 SEND, SEND_V2, SEND_BATCH, PULL = 10, 310, 320, 11
 BODIES = [b"a", b"b", b"c"]
@@ -36,8 +43,7 @@ async def test_a_send_that_says_it_is_a_batch_is_stored_as_its_messages(
     fields = send_fields(m=text, g=START_MS)
     if code == SEND:
         fields = long_names(fields)
-    async with embedded_broker(native=native) as broker:
-        client = await broker.connect()
+    async with broker_client(native=native) as client:
         assert (await client.ask(SEND_V2, send_fields(), b"first")).code == 0
         answer = await client.ask(code, fields, batch_of(BODIES), serialize_type)
         assert (answer.code, answer.ext_fields["msgId"].count(",")) == (0, len(BODIES) - 1)
@@ -57,8 +63,7 @@ async def test_any_other_word_is_a_single_message(code, text, native):
     else:
         fields["m"] = text
     body = batch_of(BODIES)
-    async with embedded_broker(native=native) as broker:
-        client = await broker.connect()
+    async with broker_client(native=native) as client:
         for _ in range(2):
             assert (await client.ask(code, fields, body)).code == 0
         pulled = await client.ask(PULL, pull_fields(sysFlag=4))
@@ -66,8 +71,7 @@ async def test_any_other_word_is_a_single_message(code, text, native):
 
 
 async def test_a_batch_that_is_malformed_stores_nothing_whatever_its_code():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         answer = await client.ask(SEND_V2, send_fields(m="true"), b"no batch")
         assert (answer.code, "batch body" in answer.remark) == (13, True)
         assert broker.controller.store.max_offset("T", 0) == 0

@@ -21,7 +21,16 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
 
-from ...kit import START_MS, embedded_broker, long_names, pull_fields, send_fields, stored
+from ...kit import (
+    START_MS,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    long_names,
+    pull_fields,
+    send_fields,
+    stored,
+)
 
 SEND_V1, SEND_V2, SEND_BATCH, PULL = 10, 310, 320, 11
 
@@ -39,8 +48,7 @@ async def test_a_send_is_answered_with_its_place_and_stored_with_its_fields(
     fields = send_fields(h=-7, i="TAGS\1TagA\2UNIQ_KEY\1AB\2KEYS\1k1 k2", j=3, e=2)
     if code == SEND_V1:
         fields = long_names(fields)
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         first = await client.ask(code, fields, b"one", serialize_type)
         second = await client.ask(code, fields, b"two", serialize_type)
         messages = await stored(client, queue_id=2)
@@ -70,8 +78,7 @@ async def test_a_send_is_answered_with_its_place_and_stored_with_its_fields(
 
 
 async def test_a_message_without_a_unique_key_gets_one() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         for _ in range(2):
             await client.ask(SEND_V2, send_fields(i=""), b"x")
         first, second = await stored(client)
@@ -81,8 +88,7 @@ async def test_a_message_without_a_unique_key_gets_one() -> None:
 
 async def test_a_forwarded_message_keeps_one_of_each_property() -> None:
     properties = "UNIQ_KEY\1AB\2MSG_REGION\1elsewhere\2CLUSTER\1other\2"
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND_V2, send_fields(i=properties), b"x")
         record = (await client.ask(PULL, pull_fields(sysFlag=4))).body
     assert record.count(b"MSG_REGION") == record.count(b"CLUSTER") == 1
@@ -90,8 +96,7 @@ async def test_a_forwarded_message_keeps_one_of_each_property() -> None:
 
 
 async def test_a_negative_queue_id_lets_the_broker_choose() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answers = [await client.ask(SEND_V2, send_fields(e=-1), b"x") for _ in range(40)]
     assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
 
@@ -107,8 +112,7 @@ async def test_the_field_batch_says_whether_a_body_is_a_batch(
     fields = send_fields(m=flag)
     if code == SEND_V1:
         fields = long_names(fields)
-    async with embedded_broker(native=native) as broker:
-        client = await broker.connect()
+    async with broker_client(native=native) as client:
         answer = await client.ask(code, fields, body, serialize_type)
         messages = await stored(client)
     assert answer.code == ResponseCode.SUCCESS
@@ -121,8 +125,7 @@ async def test_a_batch_is_stored_as_its_messages_in_one_answer() -> None:
     body = encode_batch(
         [Message("T", b"one", properties={"TAGS": "a"}), Message("T", b"two", flag=5)]
     )
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(SEND_BATCH, send_fields(m="true", i=""), body)
         messages = await stored(client)
     assert answer.code == 0
@@ -133,8 +136,7 @@ async def test_a_batch_is_stored_as_its_messages_in_one_answer() -> None:
 
 
 async def test_a_oneway_send_is_stored_and_not_answered() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         fields = {name: str(value) for name, value in send_fields().items()}
         await client.send(RemotingCommand(SEND_V2, fields, b"quiet", flag=2))
         body = encode_batch([Message("T", b"and these")])
@@ -167,8 +169,7 @@ REFUSED = [
 async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
     change: dict[str, object], body: bytes, code: int, words: str
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND_V2, send_fields(), b"before")
         answer = await client.ask(SEND_V2, send_fields(**change), body)
         after = await client.ask(SEND_V2, send_fields(), b"after")
@@ -182,8 +183,7 @@ async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
 @pytest.mark.parametrize("letter", ["e", "f", "g", "h", "j"])
 @pytest.mark.parametrize("text", [" 1", "1_0", "٣", "1e3", "0x10", "1.0", "²", "9" * 5_000])
 async def test_a_number_that_only_python_reads_is_refused_and_named(letter: str, text: str) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(SEND_V2, send_fields(**{letter: text}), b"x")
     assert answer.code == 1
     assert f"<{letter}> is not an integer" in (answer.remark or "")
@@ -204,8 +204,7 @@ async def test_a_number_that_only_python_reads_is_refused_and_named(letter: str,
 async def test_a_number_outside_of_its_range_is_refused_and_named(
     change: dict[str, object], field: str
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(SEND_V2, send_fields(**change), b"x")
     assert answer.code in {1, 29}
     assert f"<{field}> is " in (answer.remark or "")
@@ -228,8 +227,7 @@ async def test_a_number_outside_of_its_range_is_refused_and_named(
 async def test_numbers_that_are_not_the_usual_ones_are_stored_as_they_came(
     change: dict[str, object], name: str, value: int
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert (await client.ask(SEND_V2, send_fields(**change), b"x")).code == 0
         queue_id = 1 if name == "queue_id" else 0
         answer = await client.ask(PULL, pull_fields(queue_id=queue_id))
@@ -246,8 +244,7 @@ async def test_what_would_be_delivered_too_early_is_refused_in_a_batch(
     properties: dict[str, str],
 ) -> None:
     body = encode_batch([Message("T", b"1"), Message("T", b"2", properties=properties)])
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(SEND_BATCH, send_fields(m="true"), body)
         assert (answer.code, "in a batch" in (answer.remark or "")) == (3, True)
         assert await stored(client) == []
@@ -257,8 +254,7 @@ async def test_sends_beyond_what_may_wait_for_the_disk_are_refused_until_it_is_d
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     options = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "send_thread_pool_queue_capacity": 3}
-    async with embedded_broker(**options) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**options) as (broker, client):
         assert (await client.ask(SEND_V2, send_fields(), b"made")).code == 0
         flusher = broker.controller.store.flusher
         await flusher._turn.acquire()  # the disk is slow
@@ -345,8 +341,7 @@ async def test_a_missing_field_is_named(missing: str) -> None:
     [("T", b"\0\0\0\x09junk", "batch"), ("%RETRY%g", b"", "does not support retry group")],
 )
 async def test_a_bad_batch_is_refused_whole(topic: str, body: bytes, words: str) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(SEND_BATCH, send_fields(topic, m="true", i=""), body)
         assert await stored(client, topic) == []
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
@@ -356,8 +351,7 @@ async def test_a_bad_batch_is_refused_whole(topic: str, body: bytes, words: str)
 async def test_a_full_disk_refuses_the_whole_turn_and_sends_come_back(
     memory_disk: MemoryDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with embedded_broker(memory_disk) as broker:
-        client = await broker.connect()
+    async with broker_client(memory_disk) as client:
         assert (await client.ask(SEND_V2, send_fields(), b"before")).code == 0
 
         def full_once(operation: str, path: str) -> OSError | None:
@@ -385,8 +379,7 @@ async def test_without_room_for_another_file_sends_are_refused_until_there_is(
         return None
 
     body = bytes(100_000)  # of a file of 256 KiB
-    async with embedded_broker(memory_disk) as broker:
-        client = await broker.connect()
+    async with broker_client(memory_disk) as client:
         memory_disk.fault = full
         answers = [await client.ask(SEND_V2, send_fields(), body) for _ in range(4)]
         # What was made ahead may still take some; then it is over.
@@ -406,8 +399,7 @@ async def test_without_room_for_another_file_sends_are_refused_until_there_is(
 async def test_on_a_disk_that_is_too_full_the_refusal_says_why_reads_go_on_and_sends_come_back(
     memory_disk: MemoryDisk, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with embedded_broker(memory_disk) as broker:
-        client = await broker.connect()
+    async with broker_client(memory_disk) as client:
         assert (await client.ask(SEND_V2, send_fields(), b"before")).code == 0
         memory_disk.taken = memory_disk.capacity * 95 // 100
         await trio.sleep(11)
@@ -434,13 +426,11 @@ async def test_on_a_disk_that_is_too_full_the_refusal_says_why_reads_go_on_and_s
 async def test_what_was_answered_is_there_after_a_stop_and_a_start(
     memory_disk: MemoryDisk,
 ) -> None:
-    async with embedded_broker(memory_disk) as broker:
-        client = await broker.connect()
+    async with broker_client(memory_disk) as client:
         for number in range(50):
             answer = await client.ask(SEND_V2, send_fields(e=number % 4), b"%d" % number)
             assert answer.code == 0
-    async with embedded_broker(memory_disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(memory_disk) as (broker, client):
         bodies = [m.body for queue in range(4) for m in await stored(client, queue_id=queue)]
         assert "T" in broker.controller.topics.topic_config_table
     assert sorted(map(int, bodies)) == list(range(50))
@@ -451,8 +441,7 @@ async def test_under_sync_flush_an_answer_waits_for_the_disk_and_unwaited_ones_d
 ) -> None:
     from trocket.store.config import FlushDiskType
 
-    async with embedded_broker(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
-        client = await broker.connect()
+    async with broker_client(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as client:
         with trio.fail_after(10):
             waited = await client.ask(SEND_V2, send_fields(), b"waits")
             quick = await client.ask(SEND_V2, send_fields(i="UNIQ_KEY\1A\2WAIT\1false"), b"not")
@@ -467,8 +456,7 @@ async def test_a_failed_fsync_is_told_as_flush_disk_timeout_and_later_sends_are_
 ) -> None:
     from trocket.store.config import FlushDiskType
 
-    async with embedded_broker(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
-        client = await broker.connect()
+    async with broker_client(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as client:
 
         def broken(operation: str, path: str) -> OSError | None:
             if operation == "sync" and "commitlog" in path:
@@ -501,8 +489,7 @@ async def test_too_long_properties_are_refused_with_their_size_and_its_limit(kin
     more = {"special": {"R_": "1"}, "half": {"TRAN_MSG": "true"}, "delayed": {"DELAY": "1"}}
     own = {"x": "y" * 32_757} | more.get(kind, {})
     text = "".join(f"{name}\1{value}\2" for name, value in own.items())
-    async with embedded_broker(native=native) as broker:
-        client = await broker.connect()
+    async with broker_and_client(native=native) as (broker, client):
         if kind == "batch":
             body = encode_batch([Message("T", b"x", properties=own)])
             answer = await client.ask(SEND_BATCH, send_fields(m="true", i=""), body)

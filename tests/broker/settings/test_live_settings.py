@@ -27,7 +27,13 @@ from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
-from ...kit import embedded_broker, pull_fields, send_fields, topic_fields
+from ...kit import (
+    broker_and_client,
+    broker_client,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 from ...kit.client import Client
 
 UPDATE, SHOW, SEND, SEND_BATCH, PULL, LITE_PULL = 25, 26, 310, 320, 11, 361
@@ -197,8 +203,7 @@ def test_every_key_that_is_declared_so_has_a_good_value_here() -> None:
 @pytest.mark.parametrize("key", sorted(GOOD))
 async def test_a_good_value_takes_effect_is_shown_and_saved(autojump_clock, key: str) -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk, config_path=PATH) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, config_path=PATH) as client:
         before = await shown(client)
         assert before[key] != GOOD[key]
         await update(client, f"{key} = {GOOD[key]}\n")
@@ -212,8 +217,7 @@ async def test_a_good_value_takes_effect_is_shown_and_saved(autojump_clock, key:
 @pytest.mark.parametrize("key", FIXED)
 async def test_any_other_key_is_refused_by_name_and_nothing_is_done(key: str) -> None:
     disk = MemoryDisk()
-    async with embedded_broker(disk, config_path=PATH) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, config_path=PATH) as client:
         before = await shown(client)
         value = before.get(key) or "1"
         answer = await client.ask(UPDATE, {}, f"fileReservedTime=1\n{key}={value}\n".encode())
@@ -246,8 +250,7 @@ def test_no_path_and_nothing_that_runs_code_or_opens_the_log_may_ever_change() -
     ],
 )
 async def test_a_key_that_trocket_does_not_have_is_refused_by_name(key, code, remark) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(UPDATE, {}, f"{key}=1".encode())
         assert answer.code == code
         assert remark in answer.remark
@@ -255,8 +258,7 @@ async def test_a_key_that_trocket_does_not_have_is_refused_by_name(key, code, re
 
 
 async def test_no_unsupported_key_of_rocketmq_is_accepted() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         for key in sorted(known_keys().keys() - FIELDS.keys()):
             answer = await client.ask(UPDATE, {}, f"{key}=1".encode())
             assert answer.code != 0, key
@@ -284,8 +286,7 @@ async def test_no_unsupported_key_of_rocketmq_is_accepted() -> None:
     ],
 )
 async def test_a_wrong_value_is_refused_and_nothing_is_done(text: str, remark: str) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         before = await shown(client)
         answer = await client.ask(UPDATE, {}, f"transactionCheckMax=3\n{text}".encode())
         assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -294,15 +295,13 @@ async def test_a_wrong_value_is_refused_and_nothing_is_done(text: str, remark: s
 
 
 async def test_an_empty_body_is_a_change_of_nothing() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await update(client, "")
         await update(client, "# nothing")
 
 
 async def test_each_change_is_a_new_version_of_the_configuration() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await update(client, "traceOn=false")
         await update(client, "traceOn=true\nfileReservedTime=1")
         await client.ask(UPDATE, {}, b"noSuchKey=1")
@@ -347,8 +346,7 @@ def test_no_part_keeps_a_copy_of_a_key_that_may_change_from_when_it_was_created(
 
 
 async def test_broker_permission_limits_pulls_and_sends_at_once(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         assert (await client.ask(SEND, send_fields(), b"1")).code == 0
         assert (await client.ask(PULL, pull_fields())).code == 0
         await update(client, "brokerPermission=2")
@@ -387,8 +385,10 @@ async def test_broker_permission_is_registered_before_the_answer(autojump_clock)
             return far
 
         asking = RemotingClient(open_stream=connect)
-        async with embedded_broker(client=asking, namesrv_addr="192.0.2.9:9876") as broker:
-            client = await broker.connect()
+        async with broker_and_client(client=asking, namesrv_addr="192.0.2.9:9876") as (
+            broker,
+            client,
+        ):
             await client.ask(SEND, send_fields(), b"1")
             version = broker.controller.topics.data_version.counter
             perms.clear()
@@ -399,8 +399,7 @@ async def test_broker_permission_is_registered_before_the_answer(autojump_clock)
 
 
 async def test_max_message_size_counts_for_the_next_send_of_every_kind(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         body = bytes(1000)
         assert (await client.ask(SEND, send_fields(), body)).code == 0
         await update(client, "maxMessageSize=999")
@@ -414,8 +413,7 @@ async def test_max_message_size_counts_for_the_next_send_of_every_kind(autojump_
 async def test_what_was_accepted_is_delivered_although_max_message_size_was_lowered(
     autojump_clock,
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         body = 1000 * b"x"
         delayed = send_fields(i="DELAY\x011\x02")
         half = send_fields(i="TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01K\x02")
@@ -430,8 +428,7 @@ async def test_what_was_accepted_is_delivered_although_max_message_size_was_lowe
 
 
 async def test_region_and_trace_switch_are_in_the_next_answer_and_message(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         answer = await client.ask(SEND, send_fields(), b"1")
         assert answer.ext_fields["TRACE_ON"] == "true"
         await update(client, "traceOn=false\nregionId=B")
@@ -444,8 +441,7 @@ async def test_region_and_trace_switch_are_in_the_next_answer_and_message(autoju
 
 
 async def test_lite_pulls_are_refused_at_once(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND, send_fields(), b"1")
         assert (await client.ask(LITE_PULL, pull_fields())).code == 0
         await update(client, "litePullMessageEnable=false")
@@ -456,8 +452,7 @@ async def test_lite_pulls_are_refused_at_once(autojump_clock) -> None:
 async def test_pulls_wait_the_short_time_where_long_polling_was_switched_off(
     autojump_clock,
 ) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await client.ask(SEND, send_fields(), b"1")
         await update(client, "longPollingEnable=false\nshortPollingTimeMills=2000")
         began_s = trio.current_time()
@@ -467,8 +462,7 @@ async def test_pulls_wait_the_short_time_where_long_polling_was_switched_off(
 
 
 async def test_topics_of_first_sends_follow_their_keys(autojump_clock) -> None:
-    async with embedded_broker(auto_create_topic_enable=False) as broker:
-        client = await broker.connect()
+    async with broker_and_client(auto_create_topic_enable=False) as (broker, client):
         topics = broker.controller.topics
         assert (await client.ask(SEND, send_fields("A"), b"1")).code == ResponseCode.TOPIC_NOT_EXIST
         await update(client, "autoCreateTopicEnable=true\ndefaultTopicQueueNums=2")
@@ -486,8 +480,7 @@ async def test_topics_of_first_sends_follow_their_keys(autojump_clock) -> None:
 
 
 async def test_a_silent_client_leaves_after_the_new_time(autojump_clock) -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         body = {"clientID": "c", "producerDataSet": [{"groupName": "PG"}], "consumerDataSet": []}
         assert (await client.ask(34, {}, json.dumps(body).encode())).code == 0
         await update(client, "channelExpiredTimeout=5000")
@@ -500,8 +493,7 @@ async def test_the_levels_of_the_log_change_and_are_reset(autojump_clock) -> Non
     def is_enabled(part: str, level: int) -> bool:
         return logging.getLogger(f"trocket.{part}").isEnabledFor(level)
 
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await update(client, "logLevel=ERROR\nlogLevels=broker.pulling:DEBUG")
         assert is_enabled("broker.pulling.pull_message", logging.DEBUG)
         assert not is_enabled("store.services", logging.WARNING)
@@ -512,8 +504,7 @@ async def test_the_levels_of_the_log_change_and_are_reset(autojump_clock) -> Non
 
 
 async def test_a_slave_changes_its_own_settings(autojump_clock) -> None:
-    async with embedded_broker(broker_role=BrokerRole.SLAVE, broker_id=1) as broker:
-        client = await broker.connect()
+    async with broker_client(broker_role=BrokerRole.SLAVE, broker_id=1) as client:
         assert (await client.ask(PULL, pull_fields())).code == ResponseCode.SYSTEM_BUSY
         await update(client, "slaveReadEnable=true")
         assert (await client.ask(PULL, pull_fields())).code != ResponseCode.SYSTEM_BUSY

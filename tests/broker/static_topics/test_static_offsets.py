@@ -5,7 +5,7 @@ from __future__ import annotations
 from trocket.remoting.bodies import LogicQueueMappingItem, TopicQueueMappingDetail
 from trocket.remoting.codec import RemotingCommand, encode
 
-from ...kit import embedded_broker, send_fields, topic_fields
+from ...kit import broker_client, send_fields, topic_fields
 from ..harness import consumer, heartbeat, subscription
 
 STATIC, SEND, QUERY, UPDATE, HEART_BEAT = 513, 310, 14, 15, 34
@@ -13,8 +13,7 @@ TOPIC = "Static"
 
 
 async def test_of_several_commits_at_once_the_last_one_stays() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         items = [LogicQueueMappingItem(bname="b")]
         mapping = TopicQueueMappingDetail(
             topic=TOPIC, total_queues=1, bname="b", epoch=1, hosted_queues={0: items}

@@ -7,7 +7,7 @@ import trio
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ...kit import embedded_broker, heartbeat, send_fields
+from ...kit import broker_client, embedded_broker, heartbeat, send_fields
 
 SEND, HEART_BEAT = 310, 34
 
@@ -17,8 +17,7 @@ async def test_a_group_that_only_sent_heartbeats_is_no_lost_table(
     was_killed, autojump_clock, caplog
 ):
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(HEART_BEAT, {}, heartbeat("CG"))).code == 0
         assert (await client.ask(SEND, send_fields(), b"x")).code == 0
         await trio.sleep(11)
@@ -34,8 +33,7 @@ async def test_a_group_that_only_sent_heartbeats_is_no_lost_table(
 
 async def test_a_first_table_of_offsets_that_is_lost_later_is_reported(autojump_clock, caplog):
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(HEART_BEAT, {}, heartbeat("CG"))).code == 0
         assert (await client.ask(SEND, send_fields(), b"x")).code == 0
     for path in [path for path in disk.contents if "consumerOffset.json" in path]:

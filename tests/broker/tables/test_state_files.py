@@ -11,7 +11,7 @@ from trocket.common.clock import SystemClock
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionGroupConfig
 
-from ...kit import Client, embedded_broker, pull_fields, send_fields
+from ...kit import Client, broker_client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL = 310, 11
 OFFSETS = "/store/config/consumerOffset.json"
@@ -83,8 +83,7 @@ async def test_while_one_file_waits_for_the_disk_another_is_saved() -> None:
 async def test_offsets_are_saved_off_the_loop() -> None:
     disk = GatedDisk("consumerOffset.json")
     options = {"clock": SystemClock(), "flush_consumer_offset_interval": 10}
-    async with embedded_broker(disk, **options) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, **options) as client:
         await client.ask(SEND, send_fields(), b"x")
         await client.ask(PULL, pull_fields(sysFlag=1 | 4, commitOffset=1))
         await reached(disk)
@@ -104,8 +103,7 @@ async def test_offsets_that_could_not_be_saved_are_saved_later() -> None:
         return None
 
     disk.fault = fault
-    async with embedded_broker(disk, flush_consumer_offset_interval=10) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, flush_consumer_offset_interval=10) as client:
         await client.ask(SEND, send_fields(), b"x")
         await client.ask(PULL, pull_fields(sysFlag=1 | 4, commitOffset=1))
         await failed.wait()
@@ -120,8 +118,7 @@ async def test_a_topic_that_could_not_be_saved_is_saved_without_another_change(
     topics = "/store/config/topics.json"
     fails = True
     disk.fault = lambda name, path: OSError(5, "") if fails and path.startswith(topics) else None
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_client(disk) as client:
         assert (await client.ask(SEND, send_fields("New"), b"new")).code == 14
         await trio.sleep(3)
         assert topics not in disk.contents

@@ -12,7 +12,15 @@ from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.store_state import StoreEvent
 
-from ...kit import TrioClock, embedded_broker, pull_fields, send_fields, stored
+from ...kit import (
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    stored,
+)
 from ..harness import heartbeat
 
 SEND, PULL, HEART_BEAT, END, CHECK, RESUME = 310, 11, 34, 37, 39, 323
@@ -65,8 +73,7 @@ def check_end_fields(check, kind):
 
 
 async def test_a_committed_message_is_delivered_and_a_rolled_back_one_is_not():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         first = await prepare(client, "K1", b"one", h=5)
         second = await prepare(client, "K2", b"two")
         assert (first["transactionId"], first["queueId"], first["queueOffset"]) == ("K1", "0", "0")
@@ -108,8 +115,7 @@ def _pull():
 
 @pytest.mark.parametrize("kind", [COMMIT, ROLLBACK])
 async def test_a_transaction_ends_once(kind):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         half = await prepare(client)
         assert (await client.ask(END, end_fields(half, kind))).code == 0
         again = await client.ask(END, end_fields(half, COMMIT))
@@ -130,8 +136,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "words"), REFUSED)
 async def test_a_wrong_end_is_refused_and_the_right_one_works(change, words):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         half = await prepare(client)
         refused = await client.ask(END, end_fields(half, COMMIT) | change)
         assert (refused.code, words in refused.remark) == (1, True)
@@ -141,8 +146,7 @@ async def test_a_wrong_end_is_refused_and_the_right_one_works(change, words):
 
 
 async def test_a_plain_message_cannot_be_ended():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         plain = await client.ask(SEND, send_fields(i="UNIQ_KEY\1A\2PGROUP\1PG\2"), b"x")
         half = dict(plain.ext_fields) | {"transactionId": "A"}
         answer = await client.ask(END, end_fields(half, COMMIT))
@@ -221,8 +225,7 @@ async def test_an_answer_that_comes_late_still_ends_the_newest_copy(autojump_clo
 
 
 async def test_without_a_producer_no_check_is_counted(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         await prepare(client)
         await trio.sleep(3_000)
         client = await producer(broker)
@@ -315,8 +318,7 @@ async def test_what_a_failed_write_took_back_stays_open_and_is_open_after_a_rest
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 14
         assert len(broker.controller.transactions.open) == 1
         disk.fault = None
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         assert len(broker.controller.transactions.open) == 1
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
         assert len(await stored(client)) == 1
@@ -336,8 +338,7 @@ async def test_under_sync_flush_it_works_the_same(autojump_clock):
 
 
 async def test_a_broker_may_refuse_transactions():
-    async with embedded_broker(reject_transaction_message=True) as broker:
-        client = await broker.connect()
+    async with broker_client(reject_transaction_message=True) as client:
         fields = send_fields(i="UNIQ_KEY\1A\2PGROUP\1PG\2TRAN_MSG\1true\2", f=4)
         answer = await client.ask(SEND, fields, b"x")
     assert (answer.code, "sending transaction message is forbidden" in answer.remark) == (16, True)
@@ -359,8 +360,7 @@ async def test_there_is_a_bound_on_open_transactions():
     "msg_id", ["", "zz", "7F00000100002A9F0000000000FFFFFF", "7F00000100002A9F0000000000000000"]
 )
 async def test_only_a_parked_message_is_resumed(msg_id):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_client() as client:
         await prepare(client)
         answer = await client.ask(RESUME, {"topic": PARKED, "msgId": msg_id})
         assert answer.code == 1

@@ -20,7 +20,14 @@ from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 
-from ...kit import Broker, TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    Broker,
+    TrioClock,
+    broker_and_client,
+    broker_client,
+    pull_fields,
+    send_fields,
+)
 from .test_end_transaction import end_fields
 
 SEND, PULL, END = 310, 11, 37
@@ -140,8 +147,7 @@ async def ends_after(restarts: bool, ends, serialize_type: int):
     Returns: the answers to the ends, and the files.
     """
     disk = MemoryDisk()
-    async with embedded_broker(disk, clock=StoppedClock()) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=StoppedClock()) as client:
         halves = []
         for number, properties in enumerate(VARIANTS):
             fields = send_fields(i=properties, f=4 if number % 2 else 5, h=number % 3)
@@ -151,8 +157,7 @@ async def ends_after(restarts: bool, ends, serialize_type: int):
             halves.append(answer.ext_fields)
         if not restarts:
             return await _ended(client, halves, ends, serialize_type), log_of(disk)
-    async with embedded_broker(disk, clock=StoppedClock()) as broker:
-        client = await broker.connect()
+    async with broker_client(disk, clock=StoppedClock()) as client:
         return await _ended(client, halves, ends, serialize_type), log_of(disk)
 
 
@@ -197,8 +202,7 @@ async def test_an_end_does_the_same_with_and_without_the_cache(
 
 
 async def test_a_usual_half_message_and_its_final_one_have_the_bytes_of_the_general_rules():
-    async with embedded_broker(clock=StoppedClock()) as broker:
-        client = await broker.connect()
+    async with broker_and_client(clock=StoppedClock()) as (broker, client):
         hosts = None
         for number, properties in enumerate(VARIANTS[:7]):
             sent = send_fields(i=properties, f=4)
@@ -226,8 +230,7 @@ async def test_a_usual_half_message_and_its_final_one_have_the_bytes_of_the_gene
 
 async def test_a_half_message_that_was_not_written_is_not_cached():
     disk = MemoryDisk()
-    async with embedded_broker(disk) as broker:
-        client = await broker.connect()
+    async with broker_and_client(disk) as (broker, client):
         await client.ask(SEND, send_fields(), b"plain")
         faults = [OSError(errno.ENOSPC, "full")]
         disk.fault = lambda call, path: (
@@ -244,8 +247,7 @@ async def test_a_half_message_that_was_not_written_is_not_cached():
 @pytest.mark.parametrize("flush", list(FlushDiskType))
 async def test_an_end_in_the_turn_of_its_half_message_is_refused(flush):
     """A client may guess the offsets of a message that is not committed yet."""
-    async with embedded_broker(flush_disk_type=flush) as broker:
-        client = await broker.connect()
+    async with broker_and_client(flush_disk_type=flush) as (broker, client):
         await client.ask(SEND, send_fields(), b"plain")
         at = broker.controller.store.max_physical_offset
         half = {"queueOffset": "0", "msgId": f"{at:032X}", "transactionId": "K"}
@@ -263,8 +265,7 @@ async def test_an_end_in_the_turn_of_its_half_message_is_refused(flush):
 
 
 async def test_under_sync_flush_an_end_before_the_fsync_is_refused(monkeypatch):
-    async with embedded_broker(flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
-        client = await broker.connect()
+    async with broker_and_client(flush_disk_type=FlushDiskType.SYNC_FLUSH) as (broker, client):
         await client.ask(SEND, send_fields(), b"plain")
         store = broker.controller.store
         at = store.max_physical_offset
@@ -283,8 +284,7 @@ async def test_under_sync_flush_an_end_before_the_fsync_is_refused(monkeypatch):
 
 
 async def test_an_end_whose_half_message_was_deleted_with_its_file_is_refused():
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         half = (await client.ask(SEND, send_fields(i=USUAL, f=4), b"old")).ext_fields
         for _ in range(3):
             assert (await client.ask(SEND, send_fields(), bytes(120_000))).code == 0
@@ -297,8 +297,7 @@ async def test_an_end_whose_half_message_was_deleted_with_its_file_is_refused():
 
 
 async def test_oneway_ends_of_one_turn_commit_in_their_order(autojump_clock):
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         halves = []
         for number in range(3):
             properties = USUAL.replace("\1K\2", f"\1K{number}\2")

@@ -22,7 +22,7 @@ from ...kit import TrioClock
 from ..support import open_store
 
 
-class Peer:
+class HaPeer:
     """One end of a connection in memory."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
@@ -85,12 +85,12 @@ class MasterUnderTest:
         self.ha = HaMaster(self.store)
         self._nursery = nursery
 
-    def connect(self, address: str = "192.0.2.7:1", *, is_slow: bool = False) -> Peer:
+    def connect(self, address: str = "192.0.2.7:1", *, is_slow: bool = False) -> HaPeer:
         """A new slave's connection; a slow one takes nothing that is not asked for."""
         make = trio.testing.lockstep_stream_pair if is_slow else trio.testing.memory_stream_pair
         near, far = make()
         self._nursery.start_soon(self.ha.serve_stream, far, address)
-        return Peer(near)
+        return HaPeer(near)
 
 
 @asynccontextmanager
@@ -116,15 +116,15 @@ class SlaveUnderTest:
         self.ha = HaSlave(store, connect=self._connect)
         self.ha.set_master(address)
         self.connects: list[tuple[float, str]] = []
-        self._send, self._receive = trio.open_memory_channel[Peer](100)
+        self._send, self._receive = trio.open_memory_channel[HaPeer](100)
 
     async def _connect(self, address: str) -> trio.abc.Stream:
         self.connects.append((trio.current_time(), address))
         near, far = trio.testing.memory_stream_pair()
-        await self._send.send(Peer(near))
+        await self._send.send(HaPeer(near))
         return far
 
-    async def next_connection(self) -> Peer:
+    async def next_connection(self) -> HaPeer:
         """The master's end of the next connection; within 60 s."""
         with trio.fail_after(60):
             return await self._receive.receive()

@@ -16,7 +16,7 @@ from trocket.disk.errors import CorruptRecordError
 from trocket.disk.json_config import unsealed
 from trocket.disk.memory_disk import MemoryDisk
 
-from ...kit import embedded_broker, pull_fields, send_fields
+from ...kit import broker_client, embedded_broker, pull_fields, send_fields
 
 OFFSETS = "/store/config/consumerOffset.json"
 SEND, PULL, QUERY = 310, 11, 14
@@ -26,8 +26,7 @@ GROUP = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
 async def committed(disk, *offsets):
     """A broker's disk after a group committed these offsets, each followed by a clean stop."""
     for offset in offsets:
-        async with embedded_broker(disk) as broker:
-            client = await broker.connect()
+        async with broker_client(disk) as client:
             for _ in range(offset):  # one behind the queue's end would be set back
                 await client.ask(SEND, send_fields(), b"body")
             await client.ask(PULL, pull_fields(sysFlag=1 | 4, commitOffset=offset))

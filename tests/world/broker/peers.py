@@ -45,7 +45,7 @@ def level_ms(level: int) -> int:
     return 1000 * LEVELS_S[min(level, len(LEVELS_S)) - 1] if level > 0 else 0
 
 
-class Peer:
+class BrokerClient:
     """A client with one connection, made when it is needed and again after it was lost."""
 
     def __init__(self, machine: Machine, oracle: Oracle, name: str) -> None:
@@ -123,7 +123,7 @@ class Peer:
         self.machine.exchange()
 
 
-class Producer(Peer):
+class Producer(BrokerClient):
     """Sends, and answers for its transactions."""
 
     def __init__(
@@ -303,7 +303,7 @@ def properties_of(key: Key, tag: str) -> str:
     return f"UNIQ_KEY\1K{key.number}\2" + (f"TAGS\1{tag}\2" if tag else "")
 
 
-class Consumer(Peer):
+class Consumer(BrokerClient):
     """A member of a group."""
 
     def __init__(self, machine: Machine, oracle: Oracle, group: Group, name: str) -> None:
@@ -547,7 +547,7 @@ def subscription(topic: str, tags: tuple[str, ...]) -> SubscriptionData:
     )
 
 
-class Observer(Peer):
+class Observer(BrokerClient):
     """Reads every queue, so that the oracle knows all that is visible."""
 
     async def read(self, place: Place, start: int) -> list[MessageExt]:

@@ -23,7 +23,7 @@ from trocket.remoting.receipt import (
 from ..broken import Broken
 from .machine import Link, Machine
 from .oracle import Oracle, Place, number_of
-from .peers import TOPIC, Peer
+from .peers import TOPIC, BrokerClient
 from .pop_groups import Ask, Delivery, PopGroup
 from .pop_order import Entry, PopOrderGroup
 
@@ -98,7 +98,7 @@ def _counts(text: str) -> dict[Place, dict[int, int]]:
     return counts
 
 
-class _PopPeer(Peer):
+class _PoppingClient(BrokerClient):
     """What both kinds of pop consumers do.
 
     Attributes:
@@ -192,7 +192,7 @@ class _PopPeer(Peer):
         }  # fmt: skip
 
 
-class PopConsumer(_PopPeer):
+class PopConsumer(_PoppingClient):
     """A member of a group that pops.
 
     Attributes:
@@ -342,7 +342,7 @@ def batch_ack(group: str, receipts: list[Receipt]) -> bytes:
     return BatchAckMessageRequestBody(broker_name="b", acks=acks).to_body()
 
 
-class PopOrderConsumer(_PopPeer):
+class PopOrderConsumer(_PoppingClient):
     """A member of a group that pops in order.
 
     Attributes:

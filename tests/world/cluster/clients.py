@@ -41,7 +41,7 @@ UNROUTED = "TBW102"
 """A topic that every broker registers, before anybody has sent anything."""
 
 
-class Peer:
+class ClusterClient:
     """A client: a process with separate connections.
 
     Attributes:
@@ -91,7 +91,7 @@ class Peer:
         self.addresses = {}
 
 
-class Producer(Peer):
+class Producer(ClusterClient):
     """Sends each message once, born by its own clock."""
 
     async def run(self, count: int, pause_s: float) -> None:
@@ -170,7 +170,7 @@ class Producer(Peer):
                     cluster.check_replicas(sent, place, address)
 
 
-class Consumer(Peer):
+class Consumer(ClusterClient):
     """A member of the group, with its queues."""
 
     def __init__(

@@ -117,7 +117,7 @@ def next_name(path: str, size: int) -> str:
 
 
 class Collector(logging.Handler):
-    """Keeps the warnings and errors of the store."""
+    """Keeps the warnings and errors of the store, and of its files below it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -131,7 +131,7 @@ class Collector(logging.Handler):
 @contextmanager
 def collected() -> Iterator[list[str]]:
     """The store's warnings while the block runs."""
-    logger = logging.getLogger("trocket.store")
+    logger = logging.getLogger("trocket")
     collector = Collector()
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)
