@@ -17,6 +17,13 @@ T = TypeVar("T")
 Do = Callable[[Callable[[Admin], Awaitable[Any]]], Any]
 
 
+@pytest.fixture(scope="module")
+def shared_broker() -> Iterator[Broker]:
+    """Of the module's own: its tests list all topics and groups."""
+    with Broker() as broker:
+        yield broker
+
+
 @pytest.fixture
 def broker(shared_broker: Broker) -> Iterator[Broker]:
     """The module's broker; the topics that a test makes are gone after it."""
