@@ -50,7 +50,7 @@ def test_a_pattern_means_several_stores_and_they_have_their_own_names(tmp_path) 
 
 def test_what_is_no_store_is_refused_with_what_to_give(tmp_path) -> None:
     options = store_options({"path": str(tmp_path)})
-    with pytest.raises(OptionError, match="this is no store"):
+    with pytest.raises(OptionError, match="not a store"):
         plan_log(ReadOnlyDisk(), find_stores(ReadOnlyDisk(), options), options)
 
 
