@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..auth.accounts import ACCOUNTS_FILE
 from ..common.live_config import LiveConfig
@@ -60,7 +60,11 @@ from .transactions.part import Transactions
 _failures = FailureLog(logging.getLogger(__name__))
 
 MakePart = Callable[[Foundation], Part]
-"""Creates a part that needs no other part."""
+"""Creates a part that needs no other part: most often its class."""
+
+MORE_PARTS: Final[tuple[MakePart, ...]] = ()
+"""The package's own of that kind: a line here is all that such a subsystem adds outside of its
+folder. One that needs other parts is made in `assemble`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class BrokerParts:
 
     Attributes:
       foundation: what every part may use.
-      more: parts from outside of the package.
+      more: those of `MORE_PARTS`, and parts from outside of the package.
     """
 
     foundation: Foundation
@@ -196,7 +200,7 @@ def assemble(
         pop=pop,
         sending=sending,
         admin=admin,
-        more=tuple(make(foundation) for make in more),
+        more=tuple(make(foundation) for make in (*MORE_PARTS, *more)),
     )
     _connect_access(parts)
     return parts
