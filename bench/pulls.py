@@ -166,23 +166,25 @@ class _Wakes:
     ) -> None:
         self._producer = producer
         self._consumer = consumer
+        # Each case has a topic and a group of its own: the pulls of one before may still be held.
+        self._topic, self._group = f"{WAKES_TOPIC}{queue_count}", f"{GROUP}{queue_count}"
         self._offsets = [0] * queue_count
         self._burst = min(WAKES_BURST, queue_count)
         # Neighbours of a step are far from each other, as queues are with many sending threads.
         self._queues = itertools.cycle(number * 389 % queue_count for number in range(queue_count))
-        self._sends = [_send_parts(queue_id) for queue_id in range(queue_count)]
+        self._sends = [_send_parts(self._topic, queue_id) for queue_id in range(queue_count)]
         self._sent = 0
-        _exchange(consumer, _new_topic(queue_count))
-        _exchange(consumer, _heartbeat())
+        _exchange(consumer, _new_topic(self._topic, queue_count))
+        _exchange(consumer, _heartbeat(self._group, self._topic))
         consumer.sendall(b"".join(self._pull(queue_id) for queue_id in range(queue_count)))
         # The pulls are held without an answer: this heartbeat's says that all were received.
-        _exchange(consumer, _heartbeat())
+        _exchange(consumer, _heartbeat(self._group, self._topic))
 
     def _pull(self, queue_id: int) -> bytes:
         """The next pull of a queue, as the Java client of 5.5.0 writes it."""
         offset = str(self._offsets[queue_id])
         fields = {
-            "consumerGroup": GROUP, "topic": WAKES_TOPIC, "queueId": str(queue_id),
+            "consumerGroup": self._group, "topic": self._topic, "queueId": str(queue_id),
             "queueOffset": offset, "maxMsgNums": "32", "sysFlag": str(COMMIT_AND_SUSPEND),
             "commitOffset": offset, "suspendTimeoutMillis": "600000", "subVersion": "1",
             "expressionType": "TAG", "maxMsgBytes": "2147483647", "bname": "broker-a",
@@ -208,13 +210,13 @@ class _Wakes:
         return self._sent - first
 
 
-def _send_parts(queue_id: int) -> tuple[bytes, bytes]:
+def _send_parts(topic: str, queue_id: int) -> tuple[bytes, bytes]:
     """The frame of a send, before and after the variable part of its unique key."""
     frame = build_frame(
         SEND_MESSAGE_V2,
         send_fields(
             "benchmark_producer",
-            WAKES_TOPIC,
+            topic,
             queue_id,
             f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02",
             queue_count=str(WAKES_QUEUE_COUNT),
@@ -228,9 +230,9 @@ def _send_parts(queue_id: int) -> tuple[bytes, bytes]:
     return frame[: at - 8], frame[at:]
 
 
-def _new_topic(queue_count: int) -> bytes:
+def _new_topic(topic: str, queue_count: int) -> bytes:
     fields = {
-        "topic": WAKES_TOPIC, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
         "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG",
         "topicSysFlag": "0", "order": "false",
     }  # fmt: skip
@@ -239,13 +241,13 @@ def _new_topic(queue_count: int) -> bytes:
     )
 
 
-def _heartbeat() -> bytes:
+def _heartbeat(group: str, topic: str) -> bytes:
     subscription = {
-        "topic": WAKES_TOPIC, "subString": "*", "subVersion": 1, "expressionType": "TAG",
+        "topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG",
         "classFilterMode": False, "codeSet": [], "tagsSet": [],
     }  # fmt: skip
     consumer = {
-        "groupName": GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [subscription],
         "unitMode": False,
     }  # fmt: skip
