@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import trio
+if TYPE_CHECKING:
+    import trio
 
 
 class Child(Protocol):

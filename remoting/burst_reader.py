@@ -22,11 +22,13 @@ continue at any position.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .channel import CallWaiter, Channel, Processor
 from .codec import RemotingCommand
 from .session import Event, State
+
+if TYPE_CHECKING:
+    from .channel import CallWaiter, Channel, Processor
 
 # A global, because a look-up of an enum's member is slow, and every burst needs this one.
 _OPEN: Final = State.OPEN

@@ -46,6 +46,10 @@ HANDSHAKE_SIZE: Final = 48 * 1024
 They are in no share of the budget, but the heap is trimmed when they are gone."""
 
 
+CONNECTION_LOST = "That connection is closed; others are still served"
+"""What an unexpected error of one connection means, for the log."""
+
+
 class RemotingServer:
     """Serves a table of processors on sockets, or on streams in memory.
 
@@ -171,7 +175,7 @@ class RemotingServer:
 
     async def serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
         """Serve one connection, of whatever kind, until it ends."""
-        place = self._addresses.admit(transport.remote_address)
+        place = self._place_of(transport.remote_address)
         if place is not None:
             await self._serve(transport, place)
             return
@@ -181,7 +185,7 @@ class RemotingServer:
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""
-        place = self._addresses.admit(format_address(address))
+        place = self._place_of(format_address(address))
         if place is None:
             sock.close()
             return
@@ -196,14 +200,19 @@ class RemotingServer:
         else:
             nursery.start_soon(self._admit, self._tls, transport, place)
 
+    def _place_of(self, address: str) -> PeerAddress | None:
+        """The place of a new connection; None: it is refused, or its admission failed."""
+        with contained(self._failures, "a new connection", CONNECTION_LOST):
+            return self._addresses.admit(address)
+        return None
+
     async def _admit(self, tls: ServerTls, transport: SocketTransport, place: PeerAddress) -> None:
         """Serve an accepted connection, encrypted or not."""
         admitted: SocketTransport | None = None
-        meaning = "That connection is closed; others are still served"
         scope = trio.CancelScope()
         self._arriving[scope] = trio.current_time()
         try:
-            with contained(self._failures, "a new connection", meaning), scope:
+            with contained(self._failures, "a new connection", CONNECTION_LOST), scope:
                 admitted = await tls.admit(transport, self._limits.idle_s, self.refusals)
         finally:
             del self._arriving[scope]
@@ -221,8 +230,7 @@ class RemotingServer:
         self, transport: SocketTransport | StreamTransport, place: PeerAddress
     ) -> None:
         """Serve a connection that was admitted."""
-        meaning = "That connection is closed; others are still served"
-        with contained(self._failures, "a connection", meaning):
+        with contained(self._failures, "a connection", CONNECTION_LOST):
             try:
                 connection = Connection(
                     transport,

@@ -18,6 +18,7 @@ from trocket.filtersrv.config import FiltersrvConfig, read_filtersrv_config
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
+from trocket.remoting.address_limits import AddressLimits
 from trocket.remoting.channel import BACKLOG_PIECE_SIZE, Channel, Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.connection import CROWDED_FIRST_FRAME_S, ConnectionLimits
@@ -26,7 +27,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.store.config import MessageStoreConfig
 
-from ..kit import TrioClock, embedded_broker
+from ..kit import TrioClock, embedded_broker, send_fields
 from ..kit.client import Client
 
 pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
@@ -249,3 +250,20 @@ def test_a_wrong_list_of_exempt_addresses_is_refused_at_the_start() -> None:
         read_namesrv_config(entries[:1], NamesrvConfig())
     with pytest.raises(ConfigError, match="limitExemptAddresses: 'here'"):
         read_filtersrv_config(entries)
+
+
+async def test_an_error_at_the_admission_of_a_connection_costs_that_connection_only(
+    monkeypatch, caplog
+):
+    def fail(self: AddressLimits, address: str) -> None:
+        raise RuntimeError("of the admission")
+
+    async with embedded_broker() as broker:
+        with monkeypatch.context() as patch:
+            patch.setattr(AddressLimits, "admit", fail)
+            refused = await broker.connect()
+            with pytest.raises((trio.EndOfChannel, trio.BrokenResourceError)):
+                await refused.ask(310, send_fields())
+        assert "of the admission" in caplog.text
+        client = await broker.connect()
+        assert (await client.ask(310, send_fields(), b"1")).code == 0

@@ -48,7 +48,7 @@ SHELL = {
 }
 """Modules of remoting that are trio's; every other one is pure, and the client may import it."""
 
-COMMON_SHELL = {"machine", "process", "steps", "supervision"}
+COMMON_SHELL = {"machine", "notifier", "process", "steps", "supervision"}
 """The same of common: trio's, or for servers; `sql92.parser` needs lark."""
 
 NOT_CLIENT = {"__init__", "pytest_plugin", "setup"}

@@ -562,7 +562,7 @@ async def test_a_real_child_gets_its_keys_and_little_else_is_replaced_and_stoppe
 
 BROKER = """
 import sys, trio
-from trocket.broker import filter_server_keeper as module
+from trocket.broker.filter_servers import filter_server_keeper as module
 from trocket.broker.settings.config import BrokerConfig
 from trocket.broker.filter_servers.filter_server_manager import FilterServerManager
 module.FIRST_CHECK_S = 0.0

@@ -401,7 +401,7 @@ async def test_a_huge_text_of_an_exception_is_cut_and_makes_no_lines() -> None:
 async def test_an_exception_whose_text_raises_is_reported() -> None:
     before = "class Odd(BaseException):\n    def __str__(self): raise SystemExit"
     outcome = await attack("raise Odd", before)
-    assert "Wanted: Odd, whose text raises SystemExit" in outcome
+    assert "Wanted: Odd, whose str() raises SystemExit" in outcome
 
 
 async def test_deep_recursion_is_a_failure_and_without_a_limit_the_end() -> None:
