@@ -28,13 +28,15 @@ FINAL = ("call of MemoryFile.sync",)
 OF_NETWORK = (
     "Channel",
     "Connection",
+    "Session",
     "StreamTransport",
     "RemotingClient",
     "Registr",
     "MemoryBudget",
     "MemoryShare",
 )
-"""An OSError there is a connection that was lost: it happens each day, and is not always logged."""
+"""An OSError there is a connection that was lost: it happens each day, and is not always logged. A
+session reads nothing itself, but is called where its connection is read."""
 
 UNREACHED = "this run did not reach the point so often"
 

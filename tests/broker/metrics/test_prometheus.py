@@ -30,6 +30,7 @@ from trocket.client import (
     TransactionProducer,
     TransactionState,
 )
+from trocket.native import extension
 from trocket.remoting.acceptor import open_listener
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -287,6 +288,8 @@ async def until_all_have_data(deployment: Deployment) -> dict[str, str]:
     """Evaluate the expressions until each has data; those that have none in time, with the text."""
     waiting = expressions()
     assert len(waiting) > 55
+    if extension is None:  # a broker in pure Python has no fast paths
+        waiting = {place: text for place, text in waiting.items() if "_fast_path_" not in text}
     with trio.move_on_after(DEADLINE_S):
         while waiting:
             found = await trio.to_thread.run_sync(
