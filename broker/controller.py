@@ -117,7 +117,6 @@ class BrokerController:
         self._tls = tls or new_tls()
         self.client = client or RemotingClient(turn=self.turn, tls=self._tls.client)
         self.server: RemotingServer | None = None
-        self._clock = clock
         self._listeners, self._expects_slaves = listeners, expects_slaves
         self._metrics_listener = metrics_listener
         seams = Seams(

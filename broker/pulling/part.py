@@ -12,7 +12,7 @@ from ..static_topics.part import StaticTopics
 from ..stats.part import Stats
 from ..tables.part import Tables
 from .pull_message import PullMessageProcessor
-from .pull_runs import Replication
+from .pull_runs import HasMaster
 
 
 class Pulling(Part):
@@ -30,7 +30,7 @@ class Pulling(Part):
         clients: Clients,
         static_topics: StaticTopics,
         stats: Stats,
-        replication: Replication,
+        replication: HasMaster,
     ) -> None:
         self._turn = foundation.seams.turn
         self.processor = PullMessageProcessor(

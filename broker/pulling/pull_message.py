@@ -63,7 +63,7 @@ from ..tables.topic_config_manager import TopicConfigManager
 from ..waiting.pull import FILTER_TIME_MAX_S, HOLD_MS_MAX, Pull
 from ..waiting.pull_request_hold import HeldPull, PullRequestHoldService
 from .pull_checks import CheckedPulls, PullChecks
-from .pull_runs import PullRunProcessor, Replication
+from .pull_runs import HasMaster, PullRunProcessor
 from .pull_wakes import DirectWakes
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class PullMessageProcessor:
         now_s: Callable[[], float],
         filters: ConsumerFilterManager | None,
         bit_maps: FilterBitMaps,
-        replication: Replication,
+        replication: HasMaster,
         stats: BrokerStatsManager,
         static: StaticTopicProcessor,
     ) -> None:

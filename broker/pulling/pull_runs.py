@@ -56,8 +56,8 @@ _CLASSES: Final[tuple[type, type, type[PullLike], type[HeldPullLike]]] = (
 )
 
 
-class Replication(Protocol):
-    """The broker's role in its group."""
+class HasMaster(Protocol):
+    """The part of the broker's role in its group that pulls need; see `replication/`."""
 
     @property
     def has_master(self) -> bool:
@@ -121,7 +121,7 @@ class PullRunProcessor:
         checks: PullChecks,
         offsets: ConsumerOffsetManager,
         hold_service: PullRequestHoldService,
-        replication: Replication,
+        replication: HasMaster,
         count_misses: Callable[[int], None],
         now_s: Callable[[], float],
     ) -> None:

@@ -32,8 +32,8 @@ class TableSaver:
         services.start_soon("the saving of topics and groups", self._files.run, eager)
         syncs = {
             LogFirst.NO: trio.lowlevel.checkpoint,
-            LogFirst.TRIED: self._sync_log,
-            LogFirst.REQUIRED: self._sync_log_or_fail,
+            LogFirst.TRIED: self.sync_log,
+            LogFirst.REQUIRED: self.sync_log_or_fail,
         }
         for each in saved:
             if each.interval_s is not None:
@@ -59,18 +59,18 @@ class TableSaver:
         else:
             saved.file.persist_changed()
 
-    async def _sync_log(self) -> None:
+    async def sync_log(self) -> None:
         """Sync the log, so that messages are on the device before offsets that are past them.
 
         After a failed fsync the offsets are saved anyway.
         """
         await self._store.flusher.flush_in_thread(threaded=self._store.disk.threaded)
 
-    async def _sync_log_or_fail(self) -> None:
+    async def sync_log_or_fail(self) -> None:
         """Sync the log, so that delivered messages are on the device before offsets past them.
 
         Raises: StoreIOError: the fsync failed.
         """
-        await self._sync_log()
+        await self.sync_log()
         if self._store.flusher.failure is not None:
             raise self._store.flusher.failure

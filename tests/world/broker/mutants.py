@@ -304,7 +304,7 @@ def offsets_beyond_the_end(patch: Patch) -> None:
     async def broken(self: TableSaver) -> None:
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(TableSaver, "_sync_log", broken)
+    patch.setattr(TableSaver, "sync_log", broken)
     patch.setattr(ConsumerOffsetManager, "correct", nothing)
 
 
