@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import isfunction
 from typing import Any
 
 import trio
@@ -54,10 +55,11 @@ class Lost(AssertionError):
 class ClientSession(Session[None]):
     """The clients' session: errors are raised in the servers' alone."""
 
-    # The methods as they are now, before those of `Session` are wrapped.
-    request = Session.request
-    expect = Session.expect
-    receive_data = Session.receive_data
+
+# All its methods as they are now, before those of `Session` are wrapped: they call one another.
+for _name, _method in list(vars(Session).items()):
+    if isfunction(_method) and not _name.startswith("_"):
+        setattr(ClientSession, _name, _method)
 
 
 class Connection:
