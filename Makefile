@@ -3,7 +3,8 @@
 #   make check   lint, types, layers and the quick tests, without Java (docs/testing.md)
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make test-pure  the tests of what the C extension replaces again, in pure Python
-#   make interop the interop tests with every Apache version and client (35 minutes)
+#   make interop the tests with every Apache version and client, and what else
+#                `make test` leaves out (an hour)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
 #   make fuzz-native  the C extension for FUZZ_SECONDS, under sanitizers (Linux, GCC or Clang)
 #   make sim     a million crash images of the store, PROGRAMS of a simulated broker, and SEEDS runs
@@ -63,7 +64,8 @@ run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
 
 check: lint types layers
-	$(PYTEST) -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope -m "not java and not slow" \
+		--hypothesis-profile quick $(ARGS)
 
 # Three processes also on two cores: two of them often wait for JVMs (tests/distribution.py).
 test: lint types layers
@@ -74,7 +76,7 @@ test-pure: $(TEST)
 		$(addprefix tests/,$(PURE))
 
 interop: $(TEST)
-	$(PYTEST) -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
+	$(PYTEST) -p randomly -n 2 --dist loadscope --matrix -m "interop or matrix" $(ARGS)
 
 lint: $(TEST)
 	$(BIN)/ruff check .

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 settings.register_profile(
     "trocket", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# `make check`, between two commits: a fifth of the examples.
+settings.register_profile("quick", settings.get_profile("trocket"), max_examples=20)
 settings.load_profile("trocket")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -20,20 +20,21 @@ FOLDERS = ("tests/interop/spark/", "tests/spark/jobs/", "tests/spark/")
 MODULES = (
     "tests/interop/",
     "tests/broker/peers/test_processes.py",
-    "tests/packaging/test_distribution.py",
-    "tests/packaging/test_wheels.py",
+    "tests/packaging/",
 )
 """The modules that are one unit each, by the beginning of their paths."""
 
 LONGEST = (
     "tests/spark/jobs",
     "tests/spark",
+    "tests/packaging/test_wheels.py",
+    "tests/interop/test_mqadmin.py",
     "tests/interop/spark",
+    "tests/interop/test_proxy_jobs.py",
+    "tests/interop/test_examples.py",
+    "tests/packaging/test_native.py",
+    "tests/packaging/test_distribution.py",
     "tests/interop/test_java_client.py",
-    "tests/interop/test_store_passed_to_and_fro.py",
-    "tests/interop/filtersrv/test_kills.py",
-    "tests/interop/ha/test_replication.py",
-    "tests/interop/filtersrv_workers/test_java_attacks.py",
 )
 """Units of a minute and more, longest first. Only the time of `make test` depends on it."""
 

@@ -193,6 +193,7 @@ BANNED_IN = [path for path in EVERYTHING if not path.is_relative_to(ROOT / "benc
 """Benchmarks measure real time."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ban", BANS, ids=lambda ban: ban.instead)
 def test_what_is_banned_has_a_replacement(ban: Ban) -> None:
     pattern = re.compile(ban.pattern)
@@ -248,6 +249,7 @@ def test_a_file_that_is_long_has_one_idea() -> None:
     check_alarms(lines, FILE_LINES_MAX, LONG_FILES)
 
 
+@pytest.mark.slow
 def test_a_function_that_is_long_has_one_idea() -> None:
     measured = {
         f"{name(path)}:{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
@@ -267,6 +269,7 @@ def positional_count(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
+@pytest.mark.slow
 def test_functions_take_few_positional_parameters() -> None:
     measured: dict[str, int] = {}
     for _, node in functions(*PACKAGES):
@@ -287,6 +290,7 @@ def new_values(tree: ast.AST) -> Iterator[tuple[str, int]]:
                     yield node.name, len(each.args)
 
 
+@pytest.mark.slow
 def test_values_are_made_from_few_positional_arguments() -> None:
     measured: dict[str, int] = {}
     for path in sources(*PACKAGES, "bench"):
@@ -329,6 +333,7 @@ SAYS_NOTHING = re.compile(r"^\s+[\w, *]+: (as above|the \w+'s|of the \w+|its)\.$
 """A line of a docstring that repeats a parameter's name and type, such as "log: the store's."."""
 
 
+@pytest.mark.slow
 def test_docstrings_have_no_lines_that_say_nothing() -> None:
     found = [
         f"{name(path)}:{number}: {line.strip()}"
@@ -422,6 +427,7 @@ def needs_docstring(node: ast.AST) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_docstrings_stand_where_they_carry_something() -> None:
     missing = []
     for path in sources(*PACKAGES):
@@ -501,6 +507,7 @@ def words_by_file() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_words_are_those_of_the_field() -> None:
     lines = words_by_file()
     counts = {path: len(lines.get(path, [])) for path in WORDS_ALLOWED}
@@ -556,6 +563,7 @@ READ_ELSEWHERE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config", [BrokerConfig, FiltersrvConfig, NamesrvConfig, MessageStoreConfig]
 )

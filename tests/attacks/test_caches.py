@@ -34,6 +34,7 @@ def frame(count: int, value_size: int, last_size: int) -> bytes:
     return encode(RemotingCommand(1, fields | {"last": "w" * last_size}, serialize_type=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "value_size"), [(20, 0x3200), (200, 0x3C)])
 def test_layouts_of_many_headers_are_not_all_kept(
     traced: None, count: int, value_size: int
@@ -60,6 +61,7 @@ def test_the_size_of_the_layouts_is_known_and_bounded() -> None:
     assert LAYOUTS_SIZE_MAX <= 8 * MIB
 
 
+@pytest.mark.slow
 def test_tags_codes_of_many_large_subscriptions_are_not_all_kept(traced: None) -> None:
     before = tracemalloc.get_traced_memory()[0]
     for number in range(40):
@@ -75,6 +77,7 @@ def test_a_usual_subscription_is_remembered() -> None:
     assert tags_codes_of("TagA || TagB") is tags_codes_of("TagA || TagB")
 
 
+@pytest.mark.slow
 def test_expressions_are_remembered_up_to_a_size() -> None:
     for number in range(80):
         compile_expression(" OR ".join(f"a = {number}{term}" for term in range(240)))

@@ -92,6 +92,7 @@ async def test_all_errors_of_connections_one_after_the_other() -> None:
     await is_served(failing_listener(*OF_CONNECTIONS), clients=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*OF_RESOURCES, "EXFULL"])
 async def test_without_descriptors_clients_wait(
     name: str, caplog: pytest.LogCaptureFixture
@@ -101,6 +102,7 @@ async def test_without_descriptors_clients_wait(
     assert "New clients wait" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_LISTENER)
 async def test_a_broken_listener_is_opened_anew(
     name: str, caplog: pytest.LogCaptureFixture
@@ -112,6 +114,7 @@ async def test_a_broken_listener_is_opened_anew(
     assert f"listening on 127.0.0.1:{port} again" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_master_goes_on_taking_slaves() -> None:
     store: MessageStore = open_store(broker_role=BrokerRole.ASYNC_MASTER)
     fill(store, 3)

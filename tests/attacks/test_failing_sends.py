@@ -60,6 +60,7 @@ async def test_a_send_to_the_timer_topic_without_a_time_is_refused_and_not_store
         assert broker.controller.store.max_physical_offset == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", list(FlushDiskType))
 @pytest.mark.parametrize(("step", "properties"), STEPS)
 async def test_what_a_failing_send_appended_is_committed_at_the_end_of_its_turn(

@@ -103,6 +103,7 @@ async def test_a_failing_reader_costs_its_own_socket_only() -> None:
         assert bad_peer.recv(10) == b""  # shut down: its client connects anew
 
 
+@pytest.mark.slow
 async def test_a_poll_that_fails_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """epoll_wait fails once for good: its descriptor has become another file's."""
     poller = SocketPoller(Turn())

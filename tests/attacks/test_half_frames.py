@@ -100,6 +100,7 @@ async def answer(stream: trio.StapledStream) -> bytes | None:
             return command.body
 
 
+@pytest.mark.slow
 async def test_half_frames_of_all_connections_together_stay_below_their_share(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -120,6 +121,7 @@ async def test_half_frames_of_all_connections_together_stay_below_their_share(
     assert "remotingBytesMax" in line
 
 
+@pytest.mark.slow
 async def test_the_largest_half_frame_gives_way_and_a_smaller_one_is_completed() -> None:
     async with serving() as (server, connect):
         frame = encode(RemotingCommand(ECHO, body=bytes(4 * MIB)))
@@ -157,6 +159,7 @@ def test_a_fault_keeps_no_bytes_of_its_frame() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 async def test_a_closed_connection_is_freed_without_the_cyclic_collector() -> None:
     gc.collect()
     gc.disable()

@@ -44,6 +44,7 @@ async def with_topic(broker: Broker) -> Client:
     return client
 
 
+@pytest.mark.slow
 async def test_held_pulls_keep_no_bodies(autojump_clock: trio.testing.MockClock) -> None:
     async with embedded_broker() as broker:
         producer = await with_topic(broker)
@@ -83,6 +84,7 @@ async def test_a_held_pull_is_answered_as_its_request_was_written(
         assert (found.opaque, found.serialize_type, found.code) == (opaque, serialize_type, 0)
 
 
+@pytest.mark.slow
 async def test_held_subscriptions_stay_below_their_share(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

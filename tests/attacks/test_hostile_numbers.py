@@ -159,6 +159,7 @@ def check_tables(controller) -> None:
             assert 0 <= offset <= store.max_offset(topic, queue_id)
 
 
+@pytest.mark.slow
 async def test_a_broker_answers_every_code_and_keeps_nothing_that_is_out_of_range(
     autojump_clock, caplog, random
 ):
@@ -185,6 +186,7 @@ async def test_a_broker_answers_every_code_and_keeps_nothing_that_is_out_of_rang
     assert tracebacks(caplog) == []
 
 
+@pytest.mark.slow
 def test_a_name_server_answers_every_code_and_keeps_nothing_that_is_out_of_range(random):
     namesrv = Harness()
     codes = [code for code in namesrv.processors for _ in range(20 * ROUNDS)]

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
@@ -112,6 +113,7 @@ def _longest_steps(
     return found
 
 
+@pytest.mark.slow
 def test_no_request_takes_the_loop_for_long() -> None:
     async def run(times: StepTimes) -> dict[str, float]:
         async with embedded_broker(enable_property_filter=True) as broker:
@@ -128,6 +130,8 @@ def test_no_request_takes_the_loop_for_long() -> None:
     assert len(found) == len(BROKER_ATTACKS) + len(NAME_SERVER_ATTACKS) - 1  # "all topics" twice
 
 
+@pytest.mark.matrix
+@pytest.mark.slow
 def test_no_request_takes_the_loop_for_long_where_tables_are_large(tmp_path: Path) -> None:
     """With a disk whose saves are put off; the saves are looked at, too."""
 

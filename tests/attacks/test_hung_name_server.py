@@ -117,6 +117,7 @@ async def test_a_start_waits_for_the_only_name_server(autojump_clock):
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_a_name_server_that_wakes_up_learns_what_it_missed(autojump_clock, caplog):
     """The log has one line when it hangs and one when it answers again, none between."""
     caplog.set_level(logging.INFO)

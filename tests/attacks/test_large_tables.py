@@ -58,6 +58,7 @@ async def create_topics(client, count: int, queues: int = 16) -> None:
         assert (await client.ask(CREATE_TOPICS, {}, body)).code == 0
 
 
+@pytest.mark.slow
 async def test_all_of_50000_topics_have_routes_and_have_them_after_a_restart(autojump_clock):
     disk = MemoryDisk()
     wanted = {topic_name(number) for number in range(TOPIC_COUNT)}
@@ -77,6 +78,7 @@ async def test_all_of_50000_topics_have_routes_and_have_them_after_a_restart(aut
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"compressed_register": True}, {"enable_split_registration": True}],
@@ -266,6 +268,7 @@ def replication_processor(offsets: ConsumerOffsetManager) -> ReplicationProcesso
     )
 
 
+@pytest.mark.slow
 async def test_a_slave_has_all_offsets_of_a_table_larger_than_a_frame(autojump_clock):
     offsets = offsets_of_many_groups()
     assert len(at_once(offsets.to_body())) > FRAME_SIZE_MAX
@@ -276,6 +279,7 @@ async def test_a_slave_has_all_offsets_of_a_table_larger_than_a_frame(autojump_c
     assert version == offsets.data_version
 
 
+@pytest.mark.slow
 async def test_offsets_that_come_and_go_between_two_pages_hide_no_others(autojump_clock):
     """A page begins behind a key, not at an index."""
     offsets = offsets_of_many_groups()
@@ -300,6 +304,7 @@ async def test_offsets_that_come_and_go_between_two_pages_hide_no_others(autojum
         assert table[key] == known[key]
 
 
+@pytest.mark.slow
 async def test_pages_of_large_groups_fit_a_frame(autojump_clock):
     """2,000 groups of a page may have more than 16 MiB."""
     groups = SubscriptionGroupManager(BrokerConfig(), clock=ManualClock(), save=lambda *_: None)

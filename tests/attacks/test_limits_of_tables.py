@@ -86,6 +86,7 @@ async def test_heartbeats_and_pulls_create_groups_at_a_rate_and_keep_known_ones(
         assert (await known.ask(PULL, pull_fields("T", consumerGroup="g4"))).code == 0
 
 
+@pytest.mark.slow
 async def test_at_the_limit_of_groups_the_answer_says_so(autojump_clock) -> None:
     async with broker_and_client() as (broker, client):
         count = len(broker.controller.groups.subscription_group_table)

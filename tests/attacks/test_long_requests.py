@@ -78,6 +78,7 @@ async def turns_of_a_short_request(broker: Broker, code: int, body: bytes = b"")
     return min([await turns_of_others(broker, code, body) for _ in range(5)])
 
 
+@pytest.mark.slow
 async def test_a_heartbeat_of_many_groups_is_registered_in_steps() -> None:
     count = 20 * HEARTBEAT_STEP_GROUPS
     async with embedded_broker() as broker:
@@ -89,6 +90,7 @@ async def test_a_heartbeat_of_many_groups_is_registered_in_steps() -> None:
     assert many >= few + 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [21, 43, 201])
 async def test_a_large_table_is_written_in_steps(code: int) -> None:
     async with embedded_broker() as broker:
@@ -116,6 +118,7 @@ def all_steps(steps: Steps[T]) -> tuple[int, T]:
         count += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json"])
 def test_a_large_table_is_saved_in_steps_and_as_it_was_when_the_save_began(name: str) -> None:
     put_off: list[StateFile] = []
@@ -199,6 +202,7 @@ def test_many_groups_that_leave_are_few_lines_of_the_log(caplog: pytest.LogCaptu
     assert broker.consumers.size_of(channel) == broker.producers.size_of(channel) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -313,6 +317,7 @@ async def name_server(nursery: trio.Nursery) -> tuple[NamesrvController, Client]
     return controller, Client(far)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [205, 327])
 async def test_the_permission_of_many_topics_is_changed_in_steps(code: int) -> None:
     async with trio.open_nursery() as nursery:
@@ -335,6 +340,7 @@ async def test_the_permission_of_many_topics_is_changed_in_steps(code: int) -> N
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("static", [False, True], ids=["plain", "with bare keys"])
 async def test_a_large_registration_keeps_its_place_before_the_next_one(static: bool) -> None:
     count = 3 * TOPICS_PER_STEP

@@ -47,6 +47,7 @@ async def turns_of_others(client: Client, body: bytes) -> int:
     return turns
 
 
+@pytest.mark.slow
 async def test_others_are_served_while_a_large_heartbeat_is_registered() -> None:
     async with broker_client() as client:
         # The fewest of several: one alone may wait for a thread or for the socket.
@@ -56,6 +57,7 @@ async def test_others_are_served_while_a_large_heartbeat_is_registered() -> None
     assert many >= few + 15
 
 
+@pytest.mark.slow
 async def test_a_heartbeat_that_only_fastjson_reads_does_not_hold_the_loop() -> None:
     body = heartbeat(b"{'groupName':'g%d'}", 40_000)
     async with broker_client() as client:
@@ -63,6 +65,7 @@ async def test_a_heartbeat_that_only_fastjson_reads_does_not_hold_the_loop() -> 
     assert longest_s < STEP_MAX_S
 
 
+@pytest.mark.slow
 async def test_a_long_expression_is_refused_in_a_short_step() -> None:
     expression = "a > " + "-" * (31 * KIB) + "1"
     fields = pull_fields("T", expressionType="SQL92", subscription=expression)

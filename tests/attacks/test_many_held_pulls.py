@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 import trio
 import trio.testing
 
@@ -179,6 +180,7 @@ def test_one_connection_cannot_take_the_places_of_all_others() -> None:
     assert service.hold(pull(FakeChannel()))
 
 
+@pytest.mark.slow
 def test_one_queue_and_one_group_have_their_shares() -> None:
     config = BrokerConfig()
     broker = Broker(config)

@@ -16,6 +16,7 @@ def buffered(group: Consumer) -> tuple[int, int]:
     return len(buffer), buffer.waiting_commits
 
 
+@pytest.mark.slow
 async def test_pops_that_are_over_at_once_take_no_memory(autojump_clock) -> None:
     async with embedded_broker(mapped_file_size_commit_log=1 << 22) as broker:
         group = await consumer(broker)
@@ -28,6 +29,7 @@ async def test_pops_that_are_over_at_once_take_no_memory(autojump_clock) -> None
         assert group.committed() == 300
 
 
+@pytest.mark.slow
 async def test_the_buffer_takes_no_more_than_its_key_says(autojump_clock) -> None:
     keys = {"pop_ck_max_buffer_size": 20, "mapped_file_size_commit_log": 1 << 22}
     async with embedded_broker(**keys) as broker:
@@ -40,6 +42,7 @@ async def test_the_buffer_takes_no_more_than_its_key_says(autojump_clock) -> Non
         assert buffered(group) == (0, 0)
 
 
+@pytest.mark.slow
 async def test_one_queue_takes_no_more_than_its_key_says(autojump_clock) -> None:
     keys = {"pop_ck_offset_max_queue_size": 10, "mapped_file_size_commit_log": 1 << 22}
     async with embedded_broker(**keys) as broker:
@@ -53,6 +56,7 @@ async def test_one_queue_takes_no_more_than_its_key_says(autojump_clock) -> None
         assert group.committed() == 200  # they were stored before their time
 
 
+@pytest.mark.slow
 async def test_repeated_acknowledgements_leave_one_bit(autojump_clock) -> None:
     async with embedded_broker() as broker:
         group = await consumer(broker)
@@ -90,6 +94,7 @@ async def test_a_receipt_names_no_messages_but_those_of_its_pop(autojump_clock) 
         assert group.waiting().count("ck") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queues", [QUEUES_MAX + 100])
 async def test_a_topic_with_many_queues_is_popped_in_parts(queues, autojump_clock) -> None:
     async with embedded_broker() as broker:
@@ -103,6 +108,7 @@ async def test_a_topic_with_many_queues_is_popped_in_parts(queues, autojump_cloc
         assert len(offsets) == queues
 
 
+@pytest.mark.slow
 async def test_a_peek_of_a_topic_with_many_queues_reads_a_part(autojump_clock, monkeypatch) -> None:
     async with embedded_broker() as broker:
         group = await consumer(broker)

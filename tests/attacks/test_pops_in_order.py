@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE, Receipt, TopicForm
 from trocket.remoting.response_codes import ResponseCode
 
@@ -43,6 +45,7 @@ async def test_long_attempt_ids_are_refused_and_not_kept(autojump_clock):
         await pop_one(group)
 
 
+@pytest.mark.slow
 async def test_changes_of_other_messages_are_not_kept(autojump_clock):
     async with embedded_broker() as broker:
         group = await consumer(broker)

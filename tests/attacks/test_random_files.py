@@ -19,6 +19,7 @@ PARTS = 4
 CASES_OF_A_FOLDER = 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_garbage_in_any_file_is_right_told_or_refused_and_heals(part, autojump_clock):
     print(f"seed {SEED}, part {part}")

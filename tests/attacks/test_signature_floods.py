@@ -43,6 +43,7 @@ async def refusals(stranger: Client, data: bytes, count: int) -> set[int]:
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forger", FORGERS)
 async def test_wrongly_signed_requests_are_refused_and_right_ones_served(
     autojump_clock: trio.testing.MockClock, forger: str, caplog: pytest.LogCaptureFixture
@@ -71,6 +72,7 @@ async def test_wrongly_signed_requests_are_refused_and_right_ones_served(
     assert ROOT.password not in caplog.text
 
 
+@pytest.mark.slow
 async def test_large_forged_bodies_do_not_stay_in_memory(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

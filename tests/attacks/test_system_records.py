@@ -173,6 +173,7 @@ def all_ends(broker: Broker) -> dict[tuple[str, int], int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", SENDS)
 async def test_each_cell_of_the_table_is_stored_stripped_or_refused(code, autojump_clock):
     async with attacked() as (broker, client):
@@ -257,6 +258,7 @@ async def test_a_send_to_the_timer_topic_makes_no_op_message(autojump_clock):
         assert broker.controller.store.max_offset(OP, 0) == 0
 
 
+@pytest.mark.slow
 async def test_a_timer_topic_that_an_older_broker_made_takes_no_sends_either(autojump_clock):
     async with attacked() as (broker, client):
         broker.controller.topics.create_topic_in_send_message_back(TIMER, queue_count=1)
@@ -265,6 +267,7 @@ async def test_a_timer_topic_that_an_older_broker_made_takes_no_sends_either(aut
             assert answer.code == NO_PERMISSION
 
 
+@pytest.mark.slow
 async def test_a_message_that_says_it_was_written_again_hides_no_other(autojump_clock):
     async with attacked() as (_, client):
         own = {"UNIQ_KEY": "W", "TIMER_DELIVER_MS": str(START_MS + 60_000), "TIMER_ROLL_TIMES": "1"}
@@ -286,6 +289,7 @@ async def test_a_recall_takes_back_messages_of_its_own_topic_only(autojump_clock
         assert (await client.ask(RECALL, fields)).code == NO_PERMISSION
 
 
+@pytest.mark.slow
 async def test_a_message_in_no_light_queue_does_not_say_that_it_is(autojump_clock):
     light = {"INNER_MULTI_DISPATCH": "%LMQ%victim", "INNER_MULTI_QUEUE_OFFSET": "7"}
     async with attacked() as (broker, client):
@@ -298,6 +302,7 @@ async def test_a_message_in_no_light_queue_does_not_say_that_it_is(autojump_cloc
         assert (await client.ask(SEND_BATCH, send_fields(i="", m="true"), batch)).code == 0
 
 
+@pytest.mark.slow
 async def test_bytes_in_a_body_that_look_like_a_half_message_end_no_transaction(autojump_clock):
     async with attacked() as (broker, client):
         host = bytes([127, 0, 0, 1, 0, 0, 0, 1])
@@ -329,6 +334,7 @@ async def test_bytes_in_a_body_that_look_like_a_half_message_end_no_transaction(
         assert await bodies(await broker.connect(), "T") == [forged]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", [TIMER, SCHEDULE, HALF, OP])
 async def test_the_brokers_own_records_are_not_sent_back(topic, autojump_clock):
     async with attacked() as (broker, client):
@@ -340,6 +346,7 @@ async def test_the_brokers_own_records_are_not_sent_back(topic, autojump_clock):
         assert (answer.code, topic in answer.remark) == (NO_PERMISSION, True)
 
 
+@pytest.mark.slow
 async def test_a_notice_that_could_not_be_consumed_is_sent_back(autojump_clock):
     async with attacked() as (broker, client):
         begin = broker.controller.store.max_physical_offset
@@ -384,6 +391,7 @@ FORGED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("topic", "properties", "word"), FORGED)
 async def test_a_forged_record_of_an_old_store_is_left_out_and_named(
     topic, properties, word, autojump_clock, caplog
@@ -399,6 +407,7 @@ async def test_a_forged_record_of_an_old_store_is_left_out_and_named(
     assert word in left_out[0]
 
 
+@pytest.mark.slow
 async def test_an_old_half_message_for_a_system_topic_is_not_committed(autojump_clock):
     async with attacked() as (broker, client):
         own = {"UNIQ_KEY": "S", "PGROUP": "S", "REAL_TOPIC": OP, "REAL_QID": "0", "TAGS": "d"}
@@ -424,6 +433,7 @@ async def test_an_old_half_message_for_a_system_topic_is_not_committed(autojump_
 LONG_TOPIC = "T" * 127
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "own", [{"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}, {"TIMER_DELIVER_MS": str(START_MS + 1000)}]
 )
@@ -449,6 +459,7 @@ async def test_a_message_that_will_not_fit_when_it_is_delivered_is_refused_when_
     assert codes == {0, MESSAGE_ILLEGAL}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timer", [{}, {"TIMER_DELAY_SEC": "1"}, {"DELAY": "1"}])
 async def test_a_half_message_that_is_accepted_can_be_asked_about_and_committed(
     timer, autojump_clock, caplog

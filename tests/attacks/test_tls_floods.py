@@ -58,6 +58,7 @@ async def test_half_handshakes_end_each_other_and_nobody_else(
     assert "handshakes are unfinished, which is the limit" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_flood_of_whole_handshakes_delays_nobody_for_ever(config: TlsConfig) -> None:
     context = client_context()
     done = 0
@@ -133,6 +134,7 @@ async def test_no_client_can_make_the_server_negotiate_again(config: TlsConfig) 
             assert await running.serves(running.secure(context))
 
 
+@pytest.mark.slow
 async def test_in_a_crowd_silent_connections_give_way_before_they_said_what_they_speak(
     config: TlsConfig,
 ) -> None:

@@ -65,6 +65,7 @@ def test_answers_are_read_beyond_the_limits_of_requests() -> None:
     assert len(TopicRouteData.from_body(b"{brokerDatas:[" + brokers + b"]}").broker_datas) == 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item", [b"{'groupName':'g'}", b"[]", b"''", b"1", b"{{a:1}:2}", b"'\\u0041'", b"/* */NaN"]
 )

@@ -77,6 +77,7 @@ async def retried(broker: Broker) -> None:
             await trio.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", FLUSHES)
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_a_send_into_a_topic_that_cannot_be_saved_is_refused_and_comes_back(
@@ -198,6 +199,7 @@ async def test_queues_that_an_administrator_adds_take_messages_once_they_are_sav
         assert (await client.ask(SEND, send_fields("T", 12), b"y")).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [17, 18, 200, 225, 215, 207])
 async def test_an_administrator_is_refused_what_cannot_be_saved(
     code: int, autojump_clock: object
@@ -222,6 +224,7 @@ async def test_an_administrator_is_refused_what_cannot_be_saved(
             assert "No space left" in (answer.remark or "")
 
 
+@pytest.mark.slow
 async def test_no_more_sends_wait_for_a_save_than_there_is_memory_for() -> None:
     # The share for held requests is a quarter of the budget: 16 MiB, so four such bodies.
     body = bytes(4 * 1024 * 1024 - 100_000)

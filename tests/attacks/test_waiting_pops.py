@@ -44,6 +44,7 @@ def slices(waits: Waits) -> list[int]:
             return served
 
 
+@pytest.mark.slow
 def test_one_connection_and_one_group_cannot_take_the_places_of_all_others() -> None:
     waits = Waits()
     # Half of the places of maxPopPollingSize are free for everyone; the group's share is taken.
@@ -82,6 +83,7 @@ def test_all_that_wait_fit_into_the_memory_of_held_requests() -> None:
     assert channel.memory.held_requests.used <= 1_000_000
 
 
+@pytest.mark.slow
 def test_many_that_are_over_together_are_served_in_parts_and_one_of_each_connection() -> None:
     waits = Waits()
     flood(waits, FakeChannel(), 20_000, wait_ms=5_000)
@@ -108,6 +110,7 @@ def test_a_storm_of_messages_is_served_in_parts_and_one_of_each_connection() -> 
     assert waits.served.index(honest) < 5_000 / STEPS_PER_SLICE * TRIES_PER_SLICE + 2
 
 
+@pytest.mark.slow
 def test_a_message_for_thousands_of_groups_wakes_them_in_parts() -> None:
     waits = Waits()
     channels = [FakeChannel() for _ in range(100)]
@@ -153,6 +156,7 @@ def test_a_flood_of_tiny_poll_times_leaves_nothing(wait_ms: int) -> None:
     assert slices(waits) == [0]
 
 
+@pytest.mark.slow
 def test_requests_that_come_and_go_for_ever_leave_nothing_behind() -> None:
     """Each is woken long before its time is over."""
     waits = Waits()

@@ -240,6 +240,7 @@ def test_bodies_and_values_are_converted_both_ways() -> None:
     assert user_of(user_info(user)) == user
 
 
+@pytest.mark.slow
 def test_the_table_is_bounded() -> None:
     table = Accounts()
     for number in range(USERS_MAX):

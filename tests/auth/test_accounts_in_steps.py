@@ -108,6 +108,7 @@ def test_a_save_encodes_what_changed(encoded: list[str | None]) -> None:
     }
 
 
+@pytest.mark.slow
 async def test_a_change_during_a_save_is_answered_after_the_next_one(tmp_path) -> None:
     files = StateFiles(OsDisk(), str(tmp_path), secret=(ACCOUNTS_FILE,))
     table = Accounts(files.save, files.later)
@@ -138,6 +139,7 @@ def test_a_save_of_many_accounts_has_steps() -> None:
         assert count_steps(table.file.begin_save()) > 10
 
 
+@pytest.mark.slow
 async def test_requests_see_nothing_of_a_copy_or_all_of_it() -> None:
     master, slave = Accounts(), Accounts()
     fill(master)
@@ -178,6 +180,7 @@ async def test_a_copy_keeps_the_values_that_are_the_same(encoded: list[str | Non
     assert slave.version == version + 1
 
 
+@pytest.mark.slow
 async def test_a_change_between_the_steps_of_a_copy_does_not_stay() -> None:
     master, slave = Accounts(), Accounts()
     for table in (master, slave):
@@ -191,6 +194,7 @@ async def test_a_change_between_the_steps_of_a_copy_does_not_stay() -> None:
     assert (slave.users, slave.acls) == (master.users, master.acls)
 
 
+@pytest.mark.slow
 def test_answers_are_read_in_steps() -> None:
     table = Accounts()
     fill(table)

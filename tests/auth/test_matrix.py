@@ -134,6 +134,7 @@ def test_every_code_of_the_filter_server_has_a_need() -> None:
     assert served_codes()["filter server"] == NEEDS_OF_FILTERSRV.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 async def test_nobody_and_liars_are_refused_whatever_they_send(server) -> None:
     rows, _ = SERVERS[server]
@@ -148,6 +149,7 @@ async def test_nobody_and_liars_are_refused_whatever_they_send(server) -> None:
                 assert await refusal(there, request) == text, RequestCode(code).name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 async def test_each_right_is_needed_and_all_are_enough(server) -> None:
     rows, _ = SERVERS[server]
@@ -171,6 +173,7 @@ async def test_each_right_is_needed_and_all_are_enough(server) -> None:
                 assert await refusal(there, request) in allowed, (what, rights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_super_user_may_do_everything(server) -> None:
     rows, _ = SERVERS[server]

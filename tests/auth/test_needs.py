@@ -209,6 +209,7 @@ def test_an_address_is_part_of_a_decision(accounts) -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_cache_of_decisions_is_bounded(accounts) -> None:
     allow(accounts, ["Topic:* Pub"])
     control = control_of(accounts)

@@ -227,6 +227,7 @@ WAITING = {
 """Requests that wait for a message, with their fields."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [disabled, deleted, given_another_password, denied])
 @pytest.mark.parametrize("code", WAITING)
 async def test_what_waits_gets_nothing_once_its_user_has_lost_the_right(code, change):
@@ -477,6 +478,7 @@ async def route_of(made, topic):
     return await client.answer(opaque)
 
 
+@pytest.mark.slow
 async def test_a_guarded_group_replicates_and_registers(autojump_clock):
     async with group(**ACCESS) as made:
         master = await made.master(**ACCESS)

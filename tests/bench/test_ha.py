@@ -33,6 +33,7 @@ def test_a_slave_in_its_own_process_catches_up(tmp_path):
     assert outcome.ratio == pytest.approx(outcome.value / ha.CATCH_UP_GOAL)
 
 
+@pytest.mark.slow
 def test_an_unknown_case_is_refused():
     app = typer.Typer()
     app.command()(ha.main)

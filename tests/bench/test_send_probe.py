@@ -80,6 +80,7 @@ def brokers() -> Iterator[list[Broker]]:
         broker.close()
 
 
+@pytest.mark.slow
 def test_a_stall_delays_every_send_that_was_due_meanwhile(brokers: list[Broker]) -> None:
     broker = Broker([0] * 10)
     brokers.append(broker)
@@ -90,6 +91,7 @@ def test_a_stall_delays_every_send_that_was_due_meanwhile(brokers: list[Broker])
         assert waited_ms >= (9 - number) * INTERVAL_MS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_refusals_are_counted_and_have_no_latency(
@@ -102,6 +104,7 @@ def test_refusals_are_counted_and_have_no_latency(
     assert probe.refused == 2
 
 
+@pytest.mark.slow
 def test_sends_without_an_answer_count_with_the_time_they_waited(brokers: list[Broker]) -> None:
     broker = Broker([0])
     brokers.append(broker)

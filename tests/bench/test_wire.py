@@ -59,6 +59,7 @@ def test_tls_is_measured_alone(other: dict[str, bool]) -> None:
         check_options("json", "sends", tls=True, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spin", [False, True])
 def test_a_broker_that_never_answers_is_named(spin: bool) -> None:
     requests = requests_of("sends", ROCKETMQ_TYPE)

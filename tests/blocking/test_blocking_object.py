@@ -268,6 +268,7 @@ def test_ctrl_c_breaks_into_a_call_and_cancels_it(null: BlockingNull) -> None:
     wait_until(lambda: null.log[-1] == "cancelled")
 
 
+@pytest.mark.slow
 @on_posix
 def test_ctrl_c_is_noticed_that_ends_no_wait(null: BlockingNull) -> None:
     interrupt_when(lambda: "waiting" in null.log, does_break_in=False)
@@ -275,6 +276,7 @@ def test_ctrl_c_is_noticed_that_ends_no_wait(null: BlockingNull) -> None:
         null.wait_for_ever()
 
 
+@pytest.mark.slow
 @on_posix
 @pytest.mark.parametrize(
     ("consume", "waits"),

@@ -121,6 +121,7 @@ def test_every_verb_of_a_consumer_says_at_once_that_it_was_forked(
         assert in_child(lambda: {error_of(verb) for verb in verbs}) == "{'forked'}"
 
 
+@pytest.mark.slow
 def test_a_message_and_a_delivery_of_the_parent_cannot_be_settled_by_the_child(
     broker: Broker, topic: str, group: str
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_transaction_producer_says_it_too(broker: Broker, topic: str, group: s
         assert in_child(lambda: error_of(send)) == "'forked'"
 
 
+@pytest.mark.slow
 def test_closing_the_parents_objects_in_the_child_does_nothing(broker: Broker, topic: str) -> None:
     with Producer(broker.url) as producer, Client(broker.url) as client:
         assert in_child(lambda: (producer.close(), client.close())) == "(None, None)"
@@ -190,6 +192,7 @@ def test_a_new_object_works_in_the_child(broker: Broker, topic: str) -> None:
     assert found == [b"parent", b"pipelined", b"child", b"parent again"]
 
 
+@pytest.mark.slow
 def test_what_was_made_but_not_opened_before_the_fork_is_the_childs(
     broker: Broker, topic: str
 ) -> None:
@@ -209,6 +212,7 @@ def test_what_was_made_but_not_opened_before_the_fork_is_the_childs(
     assert len(set(pids)) == 3
 
 
+@pytest.mark.slow
 def test_a_shared_client_of_the_parent_is_refused_in_the_child(broker: Broker) -> None:
     with Client(broker.url) as client:
         producer = Producer(client)

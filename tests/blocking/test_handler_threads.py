@@ -79,6 +79,7 @@ class Running:
 # Ends
 
 
+@pytest.mark.slow
 def test_stop_ends_run_in_time_and_says_what_was_cut(
     broker: Broker,
     topic: str,
@@ -116,6 +117,7 @@ def test_stop_ends_run_in_time_and_says_what_was_cut(
         consumer.stop(timeout_s=-1)
 
 
+@pytest.mark.slow
 def test_closing_waits_for_handlers_in_other_threads_for_a_time(
     broker: Broker, topic: str, group: str, release: threading.Event
 ) -> None:
@@ -285,6 +287,7 @@ def test_what_a_run_of_orderly_batches_leaves_is_received_in_order(
             message.ack()
 
 
+@pytest.mark.slow
 def test_messages_of_a_batch_are_settled_one_by_one(broker: Broker, topic: str, group: str) -> None:
     seen: queue.Queue[tuple[str, int]] = queue.Queue()
 
@@ -310,6 +313,7 @@ def test_messages_of_a_batch_are_settled_one_by_one(broker: Broker, topic: str, 
     assert broker.lag(group, topic) == 0
 
 
+@pytest.mark.slow
 def test_an_orderly_batch_is_of_one_queue_and_comes_again_in_order(
     broker: Broker, group: str
 ) -> None:
@@ -340,6 +344,7 @@ def test_an_orderly_batch_is_of_one_queue_and_comes_again_in_order(
     assert broker.lag(group, topic) == 0
 
 
+@pytest.mark.slow
 def test_a_batch_that_takes_too_long_comes_again(
     broker: Broker,
     topic: str,

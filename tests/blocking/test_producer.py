@@ -168,6 +168,7 @@ def under_way(deliveries: list[Delivery]) -> int:
     return sum(not delivery.is_done for delivery in deliveries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count_max", [1, 4])
 def test_a_full_buffer_holds_the_calling_thread_back(
     broker: Broker, topic: str, count_max: int
@@ -217,6 +218,7 @@ def test_several_threads_wait_for_one_delivery(producer: Producer, topic: str) -
     assert len(set(map(id, results))) == 1
 
 
+@pytest.mark.slow
 def test_a_delivery_that_takes_too_long_can_be_left_alone(
     producer: Producer, broker: Broker, topic: str
 ) -> None:

@@ -488,6 +488,7 @@ def test_what_a_consumer_tells_of_itself(
     assert consumer.receive().text == "one"
 
 
+@pytest.mark.slow
 def test_a_pause_keeps_messages_that_were_fetched_and_a_resume_gives_them(
     consumer: PushConsumer, topic: str, send: Callable[..., None]
 ) -> None:

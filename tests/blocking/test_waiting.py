@@ -71,6 +71,7 @@ def port() -> int:
         return number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_a_service_may_start_before_its_servers(port: int, start: Callable[..., None]) -> None:
     is_refused = Event()
@@ -96,6 +97,7 @@ def test_a_client_that_does_not_wait_fails_at_once(port: int, start: Callable[..
     assert time.monotonic() - begun_s < AT_ONCE_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"linger_s": 0.01}, {"interceptors": [Interceptor()]}],
@@ -114,6 +116,7 @@ def test_messages_that_wait_for_one_route_are_given_up_together(
     assert time.monotonic() - begun_s < 0.5 + AT_ONCE_S
 
 
+@pytest.mark.slow
 def test_sending_and_closing_end_in_time_while_all_servers_hang() -> None:
     with Broker() as broker:
         broker.create_topic("T", queues=1)

@@ -40,6 +40,7 @@ async def test_what_is_due_in_time_waits_for_its_time(autojump_clock):
         assert len(await stored(client)) == 1
 
 
+@pytest.mark.slow
 async def test_a_delay_counts_from_now_while_the_store_is_ahead_of_the_clock(autojump_clock):
     """The clock is set back over a restart: the store's newest message is an hour ahead."""
     disk, clock = MemoryDisk(), WrongClock()
@@ -87,6 +88,7 @@ async def test_a_queue_that_is_built_again_from_the_log_has_the_same_due_times(
         assert bodies == [b"5 s", b"5 s more"]
 
 
+@pytest.mark.slow
 async def test_messages_that_were_sent_before_the_clock_was_set_back_wait_their_delay_at_most_again(
     autojump_clock,
 ):

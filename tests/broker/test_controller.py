@@ -199,6 +199,7 @@ async def test_topics_that_a_name_server_calls_ordered_are_marked() -> None:
         assert broker.topics.is_order_topic("Ordered")
 
 
+@pytest.mark.slow
 async def test_a_slave_follows_its_master_over_tcp() -> None:
     async with cluster(1) as made:
         master, scope = await made.start_broker(BrokerRole.SYNC_MASTER)

@@ -23,6 +23,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail", FAULTS.values(), ids=FAULTS)
 async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_started_with_room(
     fail, autojump_clock

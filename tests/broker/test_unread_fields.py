@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import trocket
 from trocket.remoting import headers
@@ -50,6 +51,7 @@ def requests() -> set[type[Header]]:
     }
 
 
+@pytest.mark.slow
 def test_each_declared_field_of_a_request_is_read_or_has_a_reason():
     text = "\n".join(
         path.read_text() for folder in SERVERS for path in (ROOT / folder).rglob("*.py")

@@ -52,6 +52,7 @@ async def traffic(broker: Broker) -> None:
 # Brokers and name servers
 
 
+@pytest.mark.slow
 def test_how_brokers_run(run: Run) -> None:
     ((name, broker_id, address, version, *_),) = run("broker", "stats").rows
     assert (name, broker_id, version[:3]) == ("broker-a", "0", "V5_")
@@ -64,6 +65,7 @@ def test_how_brokers_run(run: Run) -> None:
     assert run("broker", "stats", "broker-a", "--json").json["texts"]["brokerActive"] == "true"
 
 
+@pytest.mark.slow
 def test_counters_and_consume_stats(run: Run) -> None:
     assert len(run("broker", "counter", "broker-a", "TOPIC_PUT_NUMS", "T").rows) == 3
     assert run("broker", "counter", "broker-a", "TOPIC_PUT_NUMS", "T", "--json").json["minute"]
@@ -78,6 +80,7 @@ def test_counters_and_consume_stats(run: Run) -> None:
     assert (group["lag"], group["queues"][0]["lag"]) == (2, 2)
 
 
+@pytest.mark.slow
 def test_cleaning_and_permissions(run: Run) -> None:
     words = ("--expired-log", "--expired-queues", "--unused-topics", "--yes")
     done = {name: ["broker-a"] for name in ("expiredLog", "expiredQueues", "unusedTopics")}
@@ -106,6 +109,7 @@ def test_values_of_name_servers(run: Run) -> None:
 # Topics and groups
 
 
+@pytest.mark.slow
 def test_statistics_of_a_topic(run: Run) -> None:
     stats = run("topic", "stats", "T", "--json").json
     assert [(queue["begin"], queue["end"]) for queue in stats["queues"]] == [(0, 3)]
@@ -119,6 +123,7 @@ def test_statistics_of_a_topic(run: Run) -> None:
     assert run("topic", "allocate", "T", "b", "a").rows == [["broker-a", "0", "a"]]
 
 
+@pytest.mark.slow
 def test_queues_of_an_ordered_topic(run: Run) -> None:
     assert run("topic", "order-conf", "T").status == 1
     changed = run("topic", "order-conf", "T", "--set", "broker-a=2", "--yes", "--json")
@@ -129,6 +134,7 @@ def test_queues_of_an_ordered_topic(run: Run) -> None:
     assert run("topic", "order-conf", "T", "--delete", "--yes").out == ""
 
 
+@pytest.mark.slow
 def test_progress(run: Run) -> None:
     one = run("group", "progress", "g", "--json").json
     assert (one["lag"], one["clients"], one["deadLetters"]) == (2, [], 0)
@@ -155,6 +161,7 @@ def test_the_groups_of_a_message(run: Run) -> None:
     assert run("message", "--topic", "T", "--time", "0", "--track").status == 2
 
 
+@pytest.mark.slow
 def test_offsets_are_cloned(run: Run) -> None:
     assert run("group", "create", "copy").status == 0
     planned = run("offset", "clone", "g", "copy", "T", "--dry-run").rows
@@ -164,6 +171,7 @@ def test_offsets_are_cloned(run: Run) -> None:
     assert run("group", "delete", "copy", "--yes").status == 0
 
 
+@pytest.mark.slow
 def test_producers_members_and_a_message_consumed_at_once(run: Run, broker: Broker) -> None:
     consumer = blocking.PushConsumer(broker.url, group="live", subscriptions={"Live": "*"})
     with blocking.Producer(broker.url, group="makers") as producer, consumer:
@@ -199,6 +207,7 @@ def test_producers_members_and_a_message_consumed_at_once(run: Run, broker: Brok
 # The live table
 
 
+@pytest.mark.slow
 def test_top_measures_once(run: Run) -> None:
     words = ("top", "--once", "--interval", "0.1")
     sample = run(*words, "--json").json
@@ -213,6 +222,7 @@ def test_top_measures_once(run: Run) -> None:
     assert {"T", "TBW102"} <= names
 
 
+@pytest.mark.slow
 def test_top_on_a_terminal_ends_with_ctrl_c(broker: Broker) -> None:
     """Ctrl-C reaches it by the terminal, and ends it with 130."""
     pid, terminal = pty.fork()
@@ -282,6 +292,7 @@ def test_rates_are_what_came_between_two_samples(broker: Broker) -> None:
     sampled(broker, verb)
 
 
+@pytest.mark.slow
 def test_topics_without_a_consumer_take_turns(broker: Broker) -> None:
     async def verb(admin: Admin, sampler: Sampler) -> None:
         names = [f"lone{number:02}" for number in range(TOPICS_MAX + 4)]
@@ -407,6 +418,7 @@ def dead_broker(broker: Broker) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

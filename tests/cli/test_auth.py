@@ -42,6 +42,7 @@ def create(run: Run, name: str = "alice", *flags: str) -> None:
     assert ended.status == 0, ended.err
 
 
+@pytest.mark.slow
 def test_a_user_is_created_listed_changed_and_deleted(broker: Broker, run: Run) -> None:
     create(run)
     row = {
@@ -63,6 +64,7 @@ def test_a_user_is_created_listed_changed_and_deleted(broker: Broker, run: Run) 
     assert (ended.status, ended.err) == (1, "trocket: there is no user 'alice'\n")
 
 
+@pytest.mark.slow
 def test_passwords_are_taken_from_three_places_and_shown_nowhere(
     broker: Broker, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +91,7 @@ def test_passwords_are_taken_from_three_places_and_shown_nowhere(
     assert [ended.status for ended in said] == [0, 0, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_policies_are_set_listed_and_deleted(broker: Broker, run: Run) -> None:
     create(run)
     words = ("auth", "acl", "set", "alice")
@@ -127,6 +130,7 @@ def test_policies_are_set_listed_and_deleted(broker: Broker, run: Run) -> None:
     assert "The acl is not exist." in ended.err
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_an_entry_is_said(broker: Broker, run: Run) -> None:
     create(run)
     words = ("auth", "acl", "set", "alice")
@@ -144,6 +148,7 @@ def test_what_is_wrong_with_an_entry_is_said(broker: Broker, run: Run) -> None:
     assert run("auth", "user", "list", "--broker", "b", "--cluster", "c").status == 2
 
 
+@pytest.mark.slow
 def test_the_question_has_an_answer_with_its_reason(broker: Broker, run: Run) -> None:
     create(run)
     run("auth", "acl", "set", "alice", "Topic:Ord*", "--allow", "Pub")
@@ -176,6 +181,7 @@ def test_the_question_has_an_answer_with_its_reason(broker: Broker, run: Run) ->
         assert run(*ask, *wrong).status == 2
 
 
+@pytest.mark.slow
 def test_users_are_copied_from_server_to_server(broker: Broker, run: Run) -> None:
     create(run, "ns", "--name-servers")
     assert run("auth", "user", "list", "--name-servers", "--filter", "ns").rows == [
@@ -216,6 +222,7 @@ accounts:
 """
 
 
+@pytest.mark.slow
 def test_accounts_of_the_old_generation_move(broker: Broker, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "plain_acl.yml"
     path.write_text(PLAIN_ACL)

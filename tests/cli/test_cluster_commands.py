@@ -35,6 +35,7 @@ def topic(run: Run, request: pytest.FixtureRequest) -> Iterator[str]:
 # Topics and groups
 
 
+@pytest.mark.slow
 def test_topics(run: Run) -> None:
     words = ("--queues", "2", "--read-queues", "3", "--perm", "r", "-a", "message.type=FIFO")
     assert run("topic", "create", "Made", *words, "--json").json == {"created": "Made"}
@@ -103,6 +104,7 @@ def test_send_repeats_reads_lines_and_sends_batches(run: Run, topic: str) -> Non
     assert sorted(bodies) == sorted(["", "1", "2", "3", "a", "b", "c", *["x"] * 300])
 
 
+@pytest.mark.slow
 def test_send_in_order_and_later(run: Run, topic: str, broker: Broker) -> None:
     rows = run("send", topic, "x", "--count", "5", "--sharding-key", "one").rows
     assert len({queue_id for _, _, queue_id, _ in rows}) == 1
@@ -113,6 +115,7 @@ def test_send_in_order_and_later(run: Run, topic: str, broker: Broker) -> None:
     assert sorted(run("consume", topic, "--raw").out.split()) == ["late", "later", *["x"] * 5]
 
 
+@pytest.mark.slow
 def test_what_consume_writes_send_copies(run: Run, topic: str) -> None:
     run("send", topic, "grüße", "--tag", "A", "--key", "k1", "--key", "k2", "--property", "p=v")
     run("send", topic, "-", stdin="plain\n")
@@ -149,6 +152,7 @@ def test_consume_reads_what_is_asked_for(run: Run, topic: str) -> None:
     assert len(run("consume", topic).out.splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_consume_follows_until_nothing_comes_or_enough_came(run: Run, topic: str) -> None:
     run("send", topic, "old")
     words = ("consume", topic, "--follow", "--raw")
@@ -303,6 +307,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -519,6 +524,7 @@ def test_shell_completion_knows_the_commands() -> None:
     assert {"list", "show", "create", "delete", "stats"} <= set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_commands_do_not_import_the_client_before_they_run() -> None:
     script = (
         "import sys; from trocket.cli.app import make_app; make_app();"

@@ -46,6 +46,7 @@ def imported(words: tuple[str, ...], environment: dict[str, str]) -> list[str]:
     return re.findall(r"IMPORTED(.*)", done.stdout)[-1].split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("--help",), ("--version",), ("topic", "--help"), ("consume", "--help"), ("up", "--help")],
@@ -55,6 +56,7 @@ def test_help_imports_nothing_that_takes_long(words: tuple[str, ...]) -> None:
     assert imported(words, {}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["consume Or", "lag bi", "broker info b", "to"])
 def test_a_completion_imports_nothing_that_takes_long(typed: str, broker: Broker) -> None:
     environment = {
@@ -91,6 +93,7 @@ def every_command() -> list[tuple[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_command_has_help_with_an_example_and_is_in_the_docs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -108,6 +111,7 @@ def test_every_command_has_help_with_an_example_and_is_in_the_docs(
     assert count > 70
 
 
+@pytest.mark.slow
 def test_no_help_has_a_type_or_a_line_for_what_its_usage_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -123,6 +127,7 @@ def test_no_help_has_a_type_or_a_line_for_what_its_usage_says(
         del command
 
 
+@pytest.mark.slow
 def test_an_option_has_one_name_in_all_commands() -> None:
     old = {
         "consume": "--count", "topic units": "--count", "message": "--time", "dlq list": "--time",
@@ -177,6 +182,7 @@ def test_a_number_beyond_the_largest_is_refused_by_the_name_of_its_option(
     assert ended.err.startswith(f"trocket: Invalid value for '{option}': ")
 
 
+@pytest.mark.slow
 def test_names_of_earlier_versions_are_in_no_help(capsys: pytest.CaptureFixture[str]) -> None:
     for words, name in (("consume", "--count"), ("message", "--dlq"), ("group", "progress")):
         assert main([words, "--help"]) == 0
@@ -235,6 +241,7 @@ def test_an_error_is_an_object_where_json_is_wanted(
     assert caught.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -257,6 +264,7 @@ def test_names_in_the_cluster_are_completed(
     assert are_completed(expected, *typed, environment=environment)
 
 
+@pytest.mark.slow
 def test_flags_before_a_command_are_completed() -> None:
     assert completions("--u") == ["--url"]
     assert completions("topic", "sh") == ["show"]

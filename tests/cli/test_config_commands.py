@@ -11,6 +11,7 @@ from trocket.testing import Broker
 from .conftest import Run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["cluster", "broker"])
 def test_settings_are_shown_and_changed(run: Run, broker: Broker, family: str) -> None:
     command = (family, "config", "broker-a")
@@ -24,6 +25,7 @@ def test_settings_are_shown_and_changed(run: Run, broker: Broker, family: str) -
     assert "listenPort: it is read at the start only" in refused.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("cluster", "namesrv-config"), ("namesrv", "config")])
 def test_settings_of_name_servers_are_shown_and_changed(
     run: Run, broker: Broker, command: tuple[str, ...]

@@ -9,6 +9,7 @@ from trocket.testing import Broker
 from .conftest import Run
 
 
+@pytest.mark.slow
 def test_consume_by_pops(run: Run, broker: Broker) -> None:
     topic = "Popped"
     broker.create_topic(topic, queues=2)

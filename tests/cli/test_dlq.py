@@ -20,6 +20,7 @@ def broker(broker: Broker) -> Broker:
     return broker
 
 
+@pytest.mark.slow
 def test_dead_letters_are_listed_and_sent_again(run: Run, broker: Broker) -> None:
     with (
         Producer(broker.url) as producer,

@@ -52,6 +52,7 @@ def test_health_is_asked_where_the_metrics_are(run: Run) -> None:
     assert found(ended, "health") == [("ok", "all brokers that tell it are ready")]
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_topics_and_groups(run: Run, broker: Broker) -> None:
     assert run("topic", "create", "Few", "--queues", "4", "--read-queues", "2").status == 0
     assert run("topic", "create", "Left", "--queues", "1").status == 0
@@ -82,6 +83,7 @@ async def test_what_name_servers_say_of_permissions_and_orders() -> None:
     assert any("the order of the topic Ordered" in text for text in texts(facts))
 
 
+@pytest.mark.slow
 async def test_members_of_a_group_disagree(broker: Broker) -> None:
     async with Producer(broker.url) as producer:
         await producer.send(Message("Both", b"x"))

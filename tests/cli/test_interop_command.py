@@ -43,6 +43,7 @@ def job(name: str, verdict: Verdict, *cells: Cell, detail: str = "") -> Job:
     return Job(name, cells, play)
 
 
+@pytest.mark.slow
 def test_all_passed_is_status_0_and_prints_a_matrix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,6 +55,7 @@ def test_all_passed_is_status_0_and_prints_a_matrix(
     assert "2 cells: 2 passed, 0 quirk, 0 failed, 0 skipped; " in captured.out
 
 
+@pytest.mark.slow
 def test_a_failure_is_status_1_and_printed_in_detail(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_failure_is_status_1_and_printed_in_detail(
     assert worse in captured.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["conftest.py", "tests/conftest.py"])
 def test_a_conftest_of_the_current_folder_has_no_effect(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
@@ -85,6 +88,7 @@ def test_a_conftest_of_the_current_folder_has_no_effect(
     assert main(["interop", "run"]) == 0
 
 
+@pytest.mark.slow
 def test_every_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give(monkeypatch, job("one", Verdict.QUIRK, owed("a"), detail="quirks.md, a row"))
     files = {name: tmp_path / f"run.{name}" for name in ("json", "junit", "html")}
@@ -110,6 +114,7 @@ def test_every_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "# Compatibility" in again[2].read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_selection_plays_and_lists_only_what_is_wanted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_server_as_a_module_needs_no_typer(
     assert flag in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_right_flags_start_a_server_without_typer() -> None:
     program = (
         "import sys; from trocket.cli.main import main; main(['broker', '-p']);"
@@ -82,6 +83,7 @@ def test_right_flags_start_a_server_without_typer() -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["broker", "-p"], ["broker", "-m"], ["namesrv", "-p"], ["keys"]])
 def test_a_reader_that_closes_the_pipe_gets_no_traceback(words: list[str]) -> None:
     read, write = os.pipe()
@@ -208,6 +210,7 @@ def test_keys_says_of_a_name_servers_metrics_what_is_true(
     assert words in line
 
 
+@pytest.mark.slow
 def test_the_servers_start_without_what_is_slow_to_import() -> None:
     script = (
         "import sys; from trocket.cli import up; from trocket.namesrv import controller;"

@@ -83,6 +83,7 @@ def test_a_name_server_that_hangs_does_not_keep_another_from_answering(broker: B
         assert time.monotonic() - began_s < DEADLINE_S / 2
 
 
+@pytest.mark.slow
 def test_a_question_without_an_answer_ends_at_its_deadline() -> None:
     with answering(None) as hanging, pytest.raises(NamesError, match="in time"):
         Cluster.of(hanging, {}, 0.2).topics()

@@ -97,6 +97,7 @@ def test_an_output_that_fails_ends_a_command_with_one_line_and_status_1(
         assert reason in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["keys", "consume T --follow --from begin", "top --interval 0.1"])
 def test_a_pipe_without_a_reader_ends_a_command_in_silence(
     words: str, broker: Broker, tmp_path: Path
@@ -112,6 +113,7 @@ def test_a_pipe_without_a_reader_ends_a_command_in_silence(
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
 @pytest.mark.parametrize(
     ("words", "status"),
@@ -123,5 +125,6 @@ def test_an_error_that_cannot_be_printed_keeps_its_status(
     assert ended(broker, tmp_path, words, f"{redirection} >/dev/null")[0] == status
 
 
+@pytest.mark.slow
 def test_a_command_without_standard_input_runs(broker: Broker, tmp_path: Path) -> None:
     assert ended(broker, tmp_path, "topic list", "<&- >/dev/null")[0] == 0

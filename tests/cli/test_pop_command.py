@@ -58,6 +58,7 @@ def test_show_lists_queues_and_invisible_messages(run: Run, topic: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_show_has_json_and_finds_one_message(run: Run, topic: str) -> None:
     tree = run("pop", "show", "g", topic, "--json").json
     assert [message["offset"] for message in tree["messages"]] == [0, 1, 2]
@@ -71,6 +72,7 @@ def test_show_has_json_and_finds_one_message(run: Run, topic: str) -> None:
     assert run("pop", "show", "g", topic, "--message", last, "--json").json["messages"] == []
 
 
+@pytest.mark.slow
 def test_a_mode_is_set_and_shown(run: Run, broker: Broker, topic: str) -> None:
     assert run("pop", "mode", "g", topic, "pop", "--share", "2").out == ""
     assert run("pop", "mode", "g").rows == [[topic, "g", "POP", "2", "broker-a"]]

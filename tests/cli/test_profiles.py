@@ -32,6 +32,7 @@ def broker(broker: Broker) -> Broker:
     return broker
 
 
+@pytest.mark.slow
 def test_a_profile_is_used_by_name_and_by_default(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from trocket.cli.protocol_table import PARTLY, SENT, page, served_codes, state
 from trocket.interop.wire_differ.catalogue import catalogue, coverage
 from trocket.remoting.request_codes import UNSERVED_BY_APACHE, RequestCode
@@ -49,6 +51,7 @@ def test_only_what_is_served_is_served_partly() -> None:
     assert state(RequestCode.HEART_BEAT, "broker", served) == "yes"
 
 
+@pytest.mark.slow
 def test_what_apaches_servers_refuse_is_refused_here_and_asked_beside_them() -> None:
     covered = coverage(catalogue())
     for code in UNSERVED_BY_APACHE:

@@ -177,6 +177,7 @@ def test_dump_lists_the_other_files_as_json_lines(
     assert out
 
 
+@pytest.mark.slow
 def test_times_are_iso_or_milliseconds_or_so_long_ago(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_dry_run_says_the_plan_and_changes_nothing(
     assert tree(root) == before
 
 
+@pytest.mark.slow
 def test_repair_on_a_copy_ends_with_0_when_the_copy_is_clean(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,6 +343,7 @@ def test_repair_in_place_keeps_what_it_replaces_and_speaks_json(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_store_in_use_is_refused_but_for_a_look(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

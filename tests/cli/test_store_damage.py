@@ -150,6 +150,7 @@ def rocketmq_store(tmp_path_factory, golden) -> Damaged:
     return Damaged(root, keys)
 
 
+@pytest.mark.slow
 def test_a_store_whose_broker_was_killed_needs_no_repair(tmp_path, capsys):
     disk = killed_store()
     end = len(bytes(disk.contents["/data/commitlog/00000000000000131072"]).rstrip(b"\0"))
@@ -206,6 +207,7 @@ def findings(out: str) -> list[dict[str, str]]:
     return json.loads(out.splitlines()[0])["findings"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_start_fsck_and_repair_agree_on_a_store_of_trocket(trocket_store, kind, tmp_path, capsys):
     agree(trocket_store, kind, tmp_path, capsys)

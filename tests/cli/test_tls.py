@@ -180,6 +180,7 @@ def test_a_plain_server_has_none(run: Run) -> None:
 # The flags
 
 
+@pytest.mark.slow
 def test_the_flags_reach_the_client(
     run: Run, folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_it_prints_each_of_several_brokers(home: Path, tmp_path: Path, capsys: C
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_all_that_would_refuse_a_start_is_said_at_once_with_status_1(
     home: Path, tmp_path: Path, capsys: Capture
 ) -> None:

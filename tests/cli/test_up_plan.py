@@ -171,6 +171,7 @@ def test_flags_that_cannot_be(given: tuple[int | None, ...]) -> None:
         shape_of(*given, is_sync=False)
 
 
+@pytest.mark.slow
 def test_as_many_as_one_machine_may_have() -> None:
     assert shape_of(16, 1, None, is_sync=True) == Shape(16, 1, True)
     assert len(planned(Shape(16, 1, True))) == BROKERS_MAX

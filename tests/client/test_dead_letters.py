@@ -18,6 +18,7 @@ from trocket.testing import Broker
 from .conftest import Play
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("namespace", [None, "shop"])
 def test_a_dead_letter_goes_to_its_topic_again(
     play: Play, broker: Broker, topic: str, group: str, namespace: str | None

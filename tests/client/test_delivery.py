@@ -77,6 +77,7 @@ async def opened(is_shared: bool = False, **options: Any) -> AsyncIterator[World
             yield World(broker, producer, consumer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_orderly", [False, True])
 async def test_a_paused_topic_waits_and_the_others_do_not(
     autojump_clock: trio.testing.MockClock, is_orderly: bool
@@ -97,6 +98,7 @@ async def test_a_paused_topic_waits_and_the_others_do_not(
         assert consumer.paused == set()
 
 
+@pytest.mark.slow
 async def test_messages_that_were_pulled_before_the_pause_wait_too(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -113,6 +115,7 @@ async def test_messages_that_were_pulled_before_the_pause_wait_too(
         assert await world.texts(2) == ["a2", "a3"]
 
 
+@pytest.mark.slow
 async def test_redeliveries_of_a_paused_topic_wait(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -163,6 +166,7 @@ async def test_the_rate_limit_spreads_messages_over_time(
         assert trio.current_time() - begun_s == pytest.approx(10, abs=0.2)
 
 
+@pytest.mark.slow
 async def test_the_rate_limit_is_kept_after_a_slow_handler(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -208,6 +212,7 @@ async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
         assert await world.texts(3) == ["0", "1", "2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_orderly", [False, True])
 async def test_a_topic_that_is_paused_while_its_batch_fills_waits(
     autojump_clock: trio.testing.MockClock, is_orderly: bool

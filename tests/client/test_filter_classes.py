@@ -331,6 +331,7 @@ def test_threads_have_it_too(broker: Broker, topic: str, group: str) -> None:
 # Trouble
 
 
+@pytest.mark.slow
 def test_a_new_filter_server_gets_the_class_and_is_pulled_from(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -355,6 +356,7 @@ def test_a_new_filter_server_gets_the_class_and_is_pulled_from(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_another_filter_server_is_asked_at_once_when_one_is_down(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +384,7 @@ def test_another_filter_server_is_asked_at_once_when_one_is_down(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_without_any_filter_server_nothing_is_pulled_until_there_is_one(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -423,6 +426,7 @@ def test_a_filter_server_that_forgot_the_class_gets_it_again(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_logged_once(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -446,6 +450,7 @@ def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_logged_once(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_filter_server_that_refuses_the_class_does_not_hinder_others(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,6 +475,7 @@ def test_a_filter_server_that_refuses_the_class_does_not_hinder_others(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_filter_that_fails_drops_nothing(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:

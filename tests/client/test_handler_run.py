@@ -94,6 +94,7 @@ def test_a_thread_has_the_context_variables_of_run_and_runs_no_loop(
     assert seen == ["mine", "changed"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [False, True])
 def test_in_loop_handlers_run_in_the_thread_of_the_loop(
     play: Play, broker: Broker, topic: str, group: str, is_async: bool
@@ -249,6 +250,7 @@ def blocks(message: PushedMessage) -> None:
 ENDLESS = [sleeps, suppresses, blocks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", ENDLESS)
 def test_stop_ends_run_in_time_and_says_what_was_cut(
     play: Play,
@@ -297,6 +299,7 @@ def test_stop_ends_run_in_time_and_says_what_was_cut(
     play(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endless", ENDLESS)
 def test_closing_while_handlers_run_takes_no_longer_than_its_limit(
     play: Play,
@@ -330,6 +333,7 @@ def test_closing_while_handlers_run_takes_no_longer_than_its_limit(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_closing_waits_for_handlers_that_end_in_time(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:

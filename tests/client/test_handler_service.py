@@ -89,6 +89,7 @@ def test_each_topic_has_its_handler_and_redeliveries_go_to_it(
 # Batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_a_batch_is_acknowledged_as_a_whole(
     play: Play, broker: Broker, topic: str, group: str, in_thread: bool
@@ -140,6 +141,7 @@ def test_a_batch_fills_up_while_it_lingers_and_a_full_one_goes_at_once(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fill_goes_when_its_time_is_over(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_batch_that_does_not_fill_goes_when_its_time_is_over(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_batch_fails_as_a_whole_but_for_what_is_settled(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -188,6 +191,7 @@ def test_a_batch_fails_as_a_whole_but_for_what_is_settled(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_the_handler_settles_messages_of_a_batch_one_by_one(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -219,6 +223,7 @@ def test_the_handler_settles_messages_of_a_batch_one_by_one(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_batches_of_topics_do_not_mix(play: Play, broker: Broker, group: str) -> None:
     async def scenario() -> None:
         batches: list[tuple[str, list[str]]] = []
@@ -250,6 +255,7 @@ def test_batches_of_topics_do_not_mix(play: Play, broker: Broker, group: str) ->
 # Batches in order
 
 
+@pytest.mark.slow
 def test_an_orderly_batch_is_of_one_queue_and_in_order(
     play: Play, broker: Broker, group: str
 ) -> None:
@@ -308,6 +314,7 @@ def test_an_orderly_batch_waits_for_more_of_its_queue(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_behind_a_message_that_comes_again_an_orderly_batch_comes_again(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -335,6 +342,7 @@ def test_behind_a_message_that_comes_again_an_orderly_batch_comes_again(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_an_orderly_batch_that_fails_comes_again_in_order(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -357,6 +365,7 @@ def test_an_orderly_batch_that_fails_comes_again_in_order(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_batches_keep_to_the_rate_and_interceptors_see_each_message(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -398,6 +407,7 @@ def test_batches_keep_to_the_rate_and_interceptors_see_each_message(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_batch_in_a_thread_that_takes_too_long_comes_again(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:

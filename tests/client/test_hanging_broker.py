@@ -294,6 +294,7 @@ async def test_queues_of_the_other_broker_are_let_go_at_once(
         assert released[HEALTHY] - start_s < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["pulled", "popped"])
 async def test_redeliveries_that_a_hanging_broker_does_not_answer_hold_up_no_handler(
     autojump_clock: trio.testing.MockClock, mode: str
@@ -536,6 +537,7 @@ async def test_a_popping_consumer_of_many_topics_waits_once_for_brokers_that_han
         await consumer.close()
 
 
+@pytest.mark.slow
 async def test_an_administrator_asks_a_broker_that_hangs_for_no_more_of_its_queues(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

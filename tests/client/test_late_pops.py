@@ -29,6 +29,7 @@ def consumer_of(broker: MemoryBroker) -> SimpleConsumer:
     return SimpleConsumer(broker.url, group="g", subscriptions=subscriptions, dial=broker.dial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_same_call", [True, False])
 async def test_messages_that_come_late_are_received_once(
     autojump_clock: trio.testing.MockClock, is_same_call: bool

@@ -116,6 +116,7 @@ def malformed(code: RequestCode, rng: random.Random) -> RemotingCommand:
     return RemotingCommand(code, fields, rng.choice(BODIES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made",
     [producer, transaction_producer, push_consumer, pop_consumer, simple_consumer, pull_consumer],

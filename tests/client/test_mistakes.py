@@ -107,6 +107,7 @@ def test_a_broker_without_sql_names_the_key_to_set(play: Play) -> None:
         play(lambda: scenario(broker))
 
 
+@pytest.mark.slow
 def test_a_wrong_sql_expression_for_a_new_topic_is_logged_once(
     play: Play, broker: Broker, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,6 +182,7 @@ def test_debug_shows_what_a_send_does(
     assert caplog.text.count("SEND_OK") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "statement", "extra"),
     [

@@ -266,6 +266,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_one_ctrl_c_ends_a_program_that_closes_nothing(broker: Broker, topic: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, broker.url, topic],
@@ -305,6 +306,7 @@ for turns in range(20):
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_closes_nothing_ends_without_a_warning(broker: Broker, topic: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNCLOSED, broker.url, topic],

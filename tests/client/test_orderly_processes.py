@@ -75,6 +75,7 @@ def test_overlaps_are_seen() -> None:
     assert len(overlaps(["begin 1 0 5 a", "end 3 0 5 a", "begin 2 0 5 b", "end 5 0 5 b"])) == 1
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_members_that_join_and_leave_share_no_message_at_once(
     broker: Broker, group: str, tmp_path: Path

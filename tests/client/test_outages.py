@@ -146,6 +146,7 @@ def test_every_cell_has_a_promise() -> None:
     assert set(EXCEPTIONS) <= set(CELLS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("away", "fault", "operation"), CELLS)
 async def test_an_outage_costs_what_is_promised(
     autojump_clock: trio.testing.MockClock, away: str, fault: str, operation: str

@@ -157,6 +157,7 @@ async def test_messages_come_by_pops_and_are_acknowledged_together(
         assert (len(brokers.requests[BATCH]), len(brokers.requests[ACK])) == (1, 0)
 
 
+@pytest.mark.slow
 async def test_it_stops_at_the_threshold_until_messages_are_settled_or_late(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -251,6 +252,7 @@ async def test_a_late_message_is_acknowledged_and_not_retried(
         assert "after its invisible time" in caplog.text
 
 
+@pytest.mark.slow
 async def test_the_time_of_a_message_that_is_handled_can_be_extended(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -483,6 +485,7 @@ async def test_closing_gives_back_the_messages_of_one_broker_while_the_other_one
         assert ("b", RequestCode.UNREGISTER_CLIENT) in brokers.log
 
 
+@pytest.mark.slow
 async def test_the_time_of_messages_of_one_broker_is_extended_while_the_other_one_hangs(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -52,6 +52,7 @@ async def advance(broker: Broker, seconds: float) -> None:
     await anyio.to_thread.run_sync(lambda: broker.advance(seconds=seconds))
 
 
+@pytest.mark.slow
 def test_what_is_not_acknowledged_comes_again(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -111,6 +112,7 @@ def test_filters_several_topics_and_what_administrators_see(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_in_order(play: Play, broker: Broker, topic: str, group: str) -> None:
     async def scenario() -> None:
         await send(broker.url, topic, *"abc")
@@ -243,6 +245,7 @@ async def opened(**options: Any) -> AsyncIterator[tuple[MemoryBroker, Producer]]
             yield broker, producer
 
 
+@pytest.mark.slow
 async def test_a_crash_of_the_broker_loses_no_message(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -267,6 +270,7 @@ async def test_a_crash_of_the_broker_loses_no_message(
         assert {"4", "5", "6", "7"} <= seen
 
 
+@pytest.mark.slow
 async def test_a_simple_consumer_makes_no_dead_letters(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -282,6 +286,7 @@ async def test_a_simple_consumer_makes_no_dead_letters(
             assert (message.text, message.delivery_attempt) == ("again", attempt)
 
 
+@pytest.mark.slow
 async def test_a_long_handler_keeps_its_message_when_it_is_extended(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -354,6 +359,7 @@ ROOT = Credentials("root", "rootpassword")
 ALICE = Credentials("alice", "alicepassword")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_pushed", [False, True])
 def test_accounts_are_checked_and_requests_are_signed(play: Play, is_pushed: bool) -> None:
     async def scenario(broker: Broker) -> None:

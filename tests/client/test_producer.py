@@ -126,6 +126,7 @@ def test_a_refusal_for_good_is_not_tried_again(play: Play, broker: Broker, topic
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_broker_that_vanishes_in_the_middle_is_tried_again(
     play: Play, broker: Broker, topic: str
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_broker_that_vanishes_in_the_middle_is_tried_again(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_no_answer_is_a_timeout_that_names_address_and_time(
     play: Play, broker: Broker, topic: str
 ) -> None:
@@ -473,6 +475,7 @@ def test_a_client_can_be_shared(play: Play, broker: Broker, topic: str) -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_request_without_a_reply_is_an_error(play: Play, broker: Broker, topic: str) -> None:
     async def scenario() -> None:
         async with Producer(broker.url) as producer:
@@ -482,6 +485,7 @@ def test_a_request_without_a_reply_is_an_error(play: Play, broker: Broker, topic
     play(scenario)
 
 
+@pytest.mark.slow
 def test_many_sends_share_one_try_to_connect(play: Play, broker: Broker, topic: str) -> None:
     dialled: list[int] = []
 

@@ -31,6 +31,7 @@ from .support import poll, send_numbers
 FIRST = PullConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
+@pytest.mark.slow
 def test_positions_are_the_programs(play: Play, broker: Broker, topic: str, group: str) -> None:
     async def scenario() -> None:
         await send_numbers(broker.url, topic, 10)
@@ -58,6 +59,7 @@ def test_positions_are_the_programs(play: Play, broker: Broker, topic: str, grou
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_paused_queue_gives_nothing(play: Play, broker: Broker, topic: str, group: str) -> None:
     async def scenario() -> None:
         await send_numbers(broker.url, topic, 3)

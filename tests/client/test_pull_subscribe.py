@@ -64,6 +64,7 @@ def test_a_subscribed_topic_is_received_without_naming_its_queues(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_two_members_share_the_queues_and_nothing_is_received_twice(
     play: Play, broker: Broker, group: str
 ) -> None:
@@ -118,6 +119,7 @@ def test_the_queues_of_a_member_that_leaves_go_to_the_others(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_messages_of_a_poll_are_committed_when_the_next_one_has_begun(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -195,6 +197,7 @@ def test_without_auto_commit_only_commit_commits(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_topic_can_be_added_and_taken_away(play: Play, broker: Broker, group: str) -> None:
     first, second = f"A_{group}", f"B_{group}"
 
@@ -229,6 +232,7 @@ def test_a_topic_can_be_added_and_taken_away(play: Play, broker: Broker, group: 
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_created_later_is_received(play: Play, broker: Broker, group: str) -> None:
     topic = f"Later_{group}"
 

@@ -118,6 +118,7 @@ def test_a_message_that_failed_comes_again_and_ends_as_a_dead_letter(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_handler_that_does_not_return_is_ended(
     play: Play, broker: Broker, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_handler_says_when_a_message_comes_again(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_each_message_can_be_settled_by_itself(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -366,6 +368,7 @@ def test_stopping_lets_handlers_finish(play: Play, broker: Broker, topic: str, g
     play(scenario)
 
 
+@pytest.mark.slow
 def test_pulling_pauses_while_much_is_out(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -391,6 +394,7 @@ def test_pulling_pauses_while_much_is_out(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_consumption_goes_on_when_the_broker_was_restarted(play: Play, group: str) -> None:
     async def scenario() -> None:
         with Broker() as own:
@@ -408,6 +412,7 @@ def test_consumption_goes_on_when_the_broker_was_restarted(play: Play, group: st
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_pull_that_fails_is_made_again(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -524,6 +529,7 @@ def test_an_argument_that_cannot_be_right_is_refused(options: dict[str, object],
         PushConsumer("127.0.0.1:9876", **({"group": "g"} | options))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_leaving_while_a_message_is_sent_back_is_no_error(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:

@@ -73,6 +73,7 @@ class Failing:
         return cast("Sequence[MessageQueue]", failure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [KeyError("room"), None, ["TopicTest"]], ids=repr)
 @pytest.mark.parametrize("kind", ["push", "pull"])
 def test_a_strategy_that_fails_is_named_and_the_queues_stay(

@@ -69,6 +69,7 @@ def test_what_a_function_returns_is_the_reply(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_none_is_no_reply_and_the_request_is_acknowledged(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:

@@ -81,6 +81,7 @@ async def test_a_send_ends_at_its_time_limit(autojump_clock: trio.testing.MockCl
             assert trio.current_time() - begun_s == pytest.approx(11, abs=1)
 
 
+@pytest.mark.slow
 async def test_an_outage_is_one_event_and_one_line_and_its_end_another(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

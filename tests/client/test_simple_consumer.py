@@ -214,6 +214,7 @@ async def test_a_broker_that_tells_of_messages_and_gives_none_is_not_asked_all_t
         assert len(brokers.requests[NOTIFICATION]) <= 44
 
 
+@pytest.mark.slow
 async def test_a_consumer_can_wait_without_an_end(autojump_clock: trio.testing.MockClock) -> None:
     async with scripted() as brokers, opened(brokers) as consumer:
         brokers.answer(POP, NOTHING, NOTHING, messages(1))

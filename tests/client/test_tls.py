@@ -127,6 +127,7 @@ def test_a_server_with_an_untrusted_certificate_is_refused(play: Play, broker: B
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_plain_server_is_no_tls_server(play: Play) -> None:
     async def serve(stream: anyio.abc.SocketStream) -> None:
         async with stream:
@@ -145,6 +146,7 @@ def test_a_plain_server_is_no_tls_server(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_tls_server_is_no_plain_server(play: Play, broker: Broker) -> None:
     async def scenario() -> None:
         async with relay(broker.namesrv_address) as port, Client(f"127.0.0.1:{port}") as client:
@@ -275,6 +277,7 @@ def test_a_failure_says_what_to_do(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_client_of_another_authority_is_refused(play: Play, broker: Broker, files: Files) -> None:
     files.write_client(STRANGER)
 

@@ -138,6 +138,7 @@ def test_automatic_batches_are_reported_message_by_message(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_transactions_and_their_checks_are_reported(play: Play, broker: Broker, topic: str) -> None:
     async def scenario() -> None:
         def check(message: object) -> TransactionState:
@@ -174,6 +175,7 @@ def test_transactions_and_their_checks_are_reported(play: Play, broker: Broker, 
     play(scenario)
 
 
+@pytest.mark.slow
 def test_recalls_are_reported_with_their_outcome(play: Play, broker: Broker, topic: str) -> None:
     async def scenario() -> None:
         async with Producer(broker.url, trace=True) as producer:
@@ -190,6 +192,7 @@ def test_recalls_are_reported_with_their_outcome(play: Play, broker: Broker, top
     play(scenario)
 
 
+@pytest.mark.slow
 def test_consumptions_are_reported_with_their_ends(
     play: Play, broker: Broker, topic: str, group: str
 ) -> None:
@@ -401,6 +404,7 @@ def test_pipelined_sends_are_all_reported(
         play(scenario)
 
 
+@pytest.mark.slow
 def test_a_record_waits_five_seconds_at_most(
     play: Play, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,6 +490,7 @@ def test_closing_ends_in_time_when_nothing_can_be_sent(
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_consumer_leaves_its_group_before_it_waits_for_reports(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -438,6 +438,7 @@ class Blocked:
         """Close nothing."""
 
 
+@pytest.mark.slow
 async def test_a_send_ends_in_time_when_its_broker_takes_no_more_bytes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -133,6 +133,7 @@ def test_an_edited_file_reads_as_the_old_values_with_the_new_ones(before, values
     assert edit_properties(edited, values) == edited
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     content=st.text(alphabet="ratio=\\\n\r#! x\x0c\x85", max_size=30).map(

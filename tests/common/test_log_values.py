@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import trocket
 from trocket.common.log_lines import MEMBERS
 
@@ -30,6 +32,7 @@ def calls() -> Iterator[tuple[str, list[ast.expr]]]:
                     yield place, node.args[1:] if node.func.attr == "log" else node.args
 
 
+@pytest.mark.slow
 def test_each_value_of_a_line_has_a_name() -> None:
     unnamed = [
         place
@@ -39,6 +42,7 @@ def test_each_value_of_a_line_has_a_name() -> None:
     assert unnamed == [], f"write {HOW}"
 
 
+@pytest.mark.slow
 def test_no_name_is_one_of_those_that_every_line_has() -> None:
     taken = [
         place
@@ -50,6 +54,7 @@ def test_no_name_is_one_of_those_that_every_line_has() -> None:
     assert taken == []
 
 
+@pytest.mark.slow
 def test_each_name_is_in_the_text_and_the_other_way_round() -> None:
     for place, (text, *values) in calls():
         if not (isinstance(text, ast.Constant) and values and isinstance(values[0], ast.Dict)):

@@ -23,6 +23,7 @@ trio.run(parent.wait_for_its_end)
 RUNNER = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="it needs Linux to watch the child")
 @pytest.mark.parametrize("way", ["descriptor", "polling"])
 def test_a_process_notices_that_the_one_that_started_it_was_killed(way: str) -> None:

@@ -86,6 +86,7 @@ def test_the_longest_group_has_a_retry_topic_that_is_allowed():
     assert refuse_topic(retry_topic(group)) is None
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_every_topic_that_is_let_pass_is_a_name_of_a_folder(topic):
     if refuse_topic(topic) is None:

@@ -59,6 +59,7 @@ def state(disk):
     return files, {folder: disk.list(folder) for folder in ("/d", "/d/e", "/f")}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(OPERATIONS, max_size=6), st.lists(OPERATIONS, max_size=12))
 def test_it_is_what_the_disk_would_be_and_the_disk_stays_as_it_was(below, above):

@@ -32,6 +32,7 @@ def played(job: Job, folder: Path) -> list[Cell]:
     return cells
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("apache", "generation"),
     [
@@ -46,7 +47,9 @@ def test_every_refusal_is_that_of_apache(apache, generation, tmp_path):
     assert sum(cell.verdict is Verdict.PASSED for cell in cells) > len(cells) // 2
 
 
-@pytest.mark.parametrize("generation", Generation)
+@pytest.mark.parametrize(
+    "generation", [Generation.ACL_2, pytest.param(Generation.ACL_1, marks=pytest.mark.matrix)]
+)
 def test_clients_use_their_rights_and_see_refusals(generation, tmp_path):
     job = next(
         job
@@ -60,7 +63,9 @@ def test_clients_use_their_rights_and_see_refusals(generation, tmp_path):
     assert Verdict.SKIPPED not in {cell.verdict for cell in cells}
 
 
-@pytest.mark.parametrize("generation", Generation)
+@pytest.mark.parametrize(
+    "generation", [Generation.ACL_2, pytest.param(Generation.ACL_1, marks=pytest.mark.matrix)]
+)
 def test_mqadmin_administers_with_an_account(generation, tmp_path):
     job = next(job for job in mqadmin_jobs(["trocket"]) if job.name.endswith(generation))
     assert {cell.verdict for cell in played(job, tmp_path)} == {Verdict.PASSED}

@@ -156,6 +156,7 @@ def relay(tmp_path: Path) -> Iterator[Relay]:
     relay.close()
 
 
+@pytest.mark.matrix
 def test_each_broker_goes_on_with_the_others_store(relay: Relay) -> None:
     relay.begin()
     with WireClient(relay.ours.broker_address) as client:

@@ -204,6 +204,7 @@ def take_bits_away(store: Path, unit: Unit) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.matrix
 def test_each_broker_uses_the_others_bit_maps(tmp_path: Path) -> None:
     store = tmp_path / "store"
     paths = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}

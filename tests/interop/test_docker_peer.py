@@ -49,6 +49,7 @@ def created(engine: FakeEngine, role: str) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_a_life(engine: FakeEngine, cluster: DockerCluster) -> None:
     assert cluster.label == "docker-5.3.3"
     assert cluster.pids == []

@@ -88,6 +88,7 @@ def test_stock_trading_holds_with_each_client_at_the_same_time(
         assert any(text.startswith("orders_expired must be") for text in document["failures"])
 
 
+@pytest.mark.matrix  # Maven's plugins take a minute
 def test_junit_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
     output = run_tests("tests_in_java", ["mvn", "-B", "test"], SMALL_MAVEN, tmp_path)
     assert "Tests run: 2, Failures: 0, Errors: 0, Skipped: 0" in output

@@ -48,6 +48,7 @@ def data_of(frame: dict[str, Any]) -> bytes:
     return bytes.fromhex(frame["frame_hex"])
 
 
+@pytest.mark.slow
 def test_every_recorded_frame_is_a_line(golden: Path) -> None:
     for frame in recordings(golden):
         line = frame_line(data_of(frame), request_code=frame["request_code"])

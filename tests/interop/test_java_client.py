@@ -18,7 +18,7 @@ from trocket.interop.process import PeerError
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
-VERSIONS = ["5.5.0", "4.9.7"]
+VERSIONS = ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)]
 MODES = ["sync", "async", "oneway", "batch"]
 TOPICS = ["AutoCreated", "CreatedBefore"]
 MESSAGE_COUNT = 10_000

@@ -85,6 +85,7 @@ def shape(printed: str, topic: str) -> list[str]:
     return [" ".join(line.split()) for line in re.sub(r"\b-?\d+ms", "COST", text).splitlines()]
 
 
+@pytest.mark.matrix
 def test_timelines_of_all_clients_look_alike(cluster: Cluster, tmp_path: Path) -> None:
     clients = [
         client

@@ -73,7 +73,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], C
         each.close()
 
 
-@pytest.fixture(params=["apache-5.5.0", "trocket"])
+@pytest.fixture(params=[pytest.param("apache-5.5.0", marks=pytest.mark.matrix), "trocket"])
 def cluster(request: pytest.FixtureRequest, make: Callable[[str], Cluster]) -> Cluster:
     return make(request.param)
 

@@ -150,7 +150,9 @@ def last_broker(address: str, popped: Popped) -> None:
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("order", ["ours first", "apache first"])
+@pytest.mark.parametrize(
+    "order", ["ours first", pytest.param("apache first", marks=pytest.mark.matrix)]
+)
 def test_a_block_its_attempt_and_its_counts_pass_to_the_other_broker(
     tmp_path: Path, order: str
 ) -> None:

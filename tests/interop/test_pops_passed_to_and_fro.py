@@ -18,20 +18,25 @@ Started = dict[str, "Future[PopRoundTrip]"]
 
 
 @pytest.fixture(scope="module")
-def round_trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """A round trip with clean stops and one with kills, running."""
+def round_trips(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Started]:
+    """A round trip with clean stops and, with --matrix, one with kills, running."""
+    endings = ENDINGS if request.config.getoption("--matrix") else ENDINGS[:1]
     folder = tmp_path_factory.mktemp("pops")
     fetch_jars("5.5.0", "server")
-    with ThreadPoolExecutor(len(ENDINGS)) as pool:
+    with ThreadPoolExecutor(len(endings)) as pool:
         yield {
             ending: pool.submit(PopRoundTrip("5.5.0", ending, folder / ending).run)
-            for ending in ENDINGS
+            for ending in endings
         }
 
 
 @pytest.mark.parametrize("what", CHECKS)
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    "ending", [ENDINGS[0], *(pytest.param(each, marks=pytest.mark.matrix) for each in ENDINGS[1:])]
+)
 def test_nothing_is_lost_or_repeated(
     ending: str, moment: str, what: str, round_trips: Started
 ) -> None:

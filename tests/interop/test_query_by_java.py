@@ -49,7 +49,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)])
 def test_messages_are_found_by_offset_id_by_unique_id_and_by_key(
     make_cluster: Callable[[], Cluster], tmp_path: Path, version: str
 ) -> None:

@@ -188,6 +188,7 @@ def test_bytes_are_split() -> None:
         assert first + received(connection, len(stream) - len(first)) == stream
 
 
+@pytest.mark.slow
 def test_nothing_passes_while_it_is_held() -> None:
     faults = Faults()
     with (
@@ -251,6 +252,7 @@ def test_bytes_that_are_no_frames_are_cut_too(byte_count: int) -> None:
         assert faults.cut_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to_server", [None, True, False])
 def test_an_abandoned_connection_stays_open_and_silent(to_server: bool | None) -> None:
     """Also when one side closes it; new connections are as ever."""

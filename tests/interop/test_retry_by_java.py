@@ -36,7 +36,7 @@ NOT_DELAYED = "delayed 0 false Delayed"
 IN_ORDER = ("delayed", "tried")
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)])
 def test_what_is_delayed_or_fails_comes_again_as_from_apache(
     make_cluster: Callable[[], Cluster], tmp_path: Path, version: str
 ) -> None:

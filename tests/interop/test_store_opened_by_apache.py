@@ -168,13 +168,14 @@ def oracle_source(golden: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def looks(
-    oracle_source: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, oracle_source: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[tuple[str, str], Future]]:
     """All looks, under way side by side: a JVM mostly waits."""
+    versions = VERSIONS if request.config.getoption("--matrix") else VERSIONS[:1]
     folder = tmp_path_factory.mktemp("opened")
     under_way: dict[tuple[str, str], Future] = {}
-    with ThreadPoolExecutor(len(VERSIONS) * len(LEFT)) as pool:
-        for version in VERSIONS:
+    with ThreadPoolExecutor(len(versions) * len(LEFT)) as pool:
+        for version in versions:
             apache = Oracle(version, oracle_source, folder / version)
             stores = {left: folder / version / left for left in LEFT}
             expected = write_store(*stores.values())
@@ -183,7 +184,17 @@ def looks(
         yield under_way
 
 
-@pytest.fixture(params=[(version, left) for version in VERSIONS for left in LEFT], ids="-".join)
+@pytest.fixture(
+    params=[
+        pytest.param(
+            (version, left),
+            id=f"{version}-{left}",
+            marks=() if version == VERSIONS[0] else pytest.mark.matrix,
+        )
+        for version in VERSIONS
+        for left in LEFT
+    ]
+)
 def opened(request: pytest.FixtureRequest, looks: dict[tuple[str, str], Future]) -> Opened:
     """One store of ours, opened by one version of Apache's classes."""
     look: Opened = looks[request.param].result(TIMEOUT_S)

@@ -27,16 +27,20 @@ Started = dict[tuple[str, str], Future]
 
 
 @pytest.fixture(scope="module")
-def round_trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """All round trips, running; those with default sizes only if the disk has room."""
+def round_trips(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Started]:
+    """All round trips, running; those with default sizes only if the disk has room, and those with
+    the older broker only with --matrix."""
+    versions = VERSIONS if request.config.getoption("--matrix") else VERSIONS[:1]
     folder = tmp_path_factory.mktemp("round_trips")
     started: Started = {}
     has_room = shutil.disk_usage(folder).free >= FREE_BYTES_MIN
-    for version in VERSIONS:
+    for version in versions:
         fetch_jars(version, "server")
-    with ThreadPoolExecutor(len(VERSIONS) * len(SIZES)) as pool:
+    with ThreadPoolExecutor(len(versions) * len(SIZES)) as pool:
         for sizes in SIZES if has_room else ["small files"]:
-            for version in VERSIONS:
+            for version in versions:
                 round_trip = RoundTrip(
                     version, sizes, folder / f"{version}-{sizes.replace(' ', '-')}"
                 )
@@ -45,7 +49,17 @@ def round_trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     shutil.rmtree(folder)  # 8 GiB, and others come after
 
 
-@pytest.fixture(params=[(version, sizes) for version in VERSIONS for sizes in SIZES], ids=" ".join)
+@pytest.fixture(
+    params=[
+        pytest.param(
+            (version, sizes),
+            id=f"{version} {sizes}",
+            marks=[] if version == VERSIONS[0] else [pytest.mark.matrix],
+        )
+        for version in VERSIONS
+        for sizes in SIZES
+    ]
+)
 def round_trip(request: pytest.FixtureRequest, round_trips: Started) -> RoundTrip:
     """A finished round trip."""
     under_way = round_trips.get(request.param)

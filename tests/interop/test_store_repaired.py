@@ -64,7 +64,7 @@ def damage(root: Path) -> set[Place]:
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)])
 def test_apache_reads_a_repaired_store_and_every_loss_at_its_offset(
     version: str,
     tmp_path: Path,

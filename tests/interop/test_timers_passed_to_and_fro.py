@@ -39,6 +39,7 @@ def wait_for(client: WireClient, names: Iterable[str]) -> list[str]:
         pause.wait(0.2)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("java")
 def test_each_broker_delivers_what_the_other_left_waiting(tmp_path: Path) -> None:
     fetch_jars("5.5.0", "server")

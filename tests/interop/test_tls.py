@@ -39,7 +39,9 @@ def files(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture(params=["trocket", "apache-5.5.0"])
+@pytest.fixture(
+    params=["trocket", pytest.param("apache-5.5.0", marks=pytest.mark.matrix)],
+)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, files: Path) -> Iterator[LocalCluster]:
     """A started name server and broker that take TLS only."""
     made = open_secure(parse_peer(request.param), ServerTls(files, ENFORCING), tmp_path / "cluster")

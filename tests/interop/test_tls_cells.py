@@ -82,6 +82,7 @@ def test_the_settings_of_a_client() -> None:
     assert ClientTls(FOLDER).java_options[1] == "-Dtls.config.file=/files/client/tls.properties"
 
 
+@pytest.mark.slow
 def test_the_settings_of_servers(tmp_path: Path) -> None:
     files = tmp_path / "tls"
     make_files(files, "none")

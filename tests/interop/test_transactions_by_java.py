@@ -35,7 +35,7 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)])
 def test_transactions_end_as_with_apache(
     make_cluster_with: Callable[[Mapping[str, object]], Cluster], tmp_path: Path, version: str
 ) -> None:

@@ -124,6 +124,7 @@ def test_any_bytes_are_carried_out_or_refused(body):
         assert harness.config == DEFAULTS
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     key=st.sampled_from([key_of(field) for field in dataclasses.fields(NamesrvConfig)]),

@@ -71,6 +71,7 @@ def compare(received: list[bytes], monkeypatch: pytest.MonkeyPatch, **options: o
     return counting
 
 
+@pytest.mark.slow
 def test_sends_and_deliveries_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     bursts = [
         b"".join(
@@ -88,6 +89,7 @@ def test_sends_and_deliveries_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(counting.deliveries) == 32
 
 
+@pytest.mark.slow
 def test_deliveries_go_on_in_the_next_file(monkeypatch: pytest.MonkeyPatch) -> None:
     burst = b"".join(
         delayed_send(number, f"UNIQ_KEY\1{number:032X}\2DELAY\0011\2") for number in range(300)
@@ -97,6 +99,7 @@ def test_deliveries_go_on_in_the_next_file(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(counting.deliveries) > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [*LEVELS, *ODD_LEVELS])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_levels_in_every_form(level: str, is_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +110,7 @@ def test_levels_in_every_form(level: str, is_first: bool, monkeypatch: pytest.Mo
     compare([b"".join(sends)], monkeypatch)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=20,
     deadline=None,
@@ -126,6 +130,7 @@ def test_any_delayed_sends(monkeypatch: pytest.MonkeyPatch, sends: list[bytes]) 
     compare([b"".join(sends)], monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_body_and_a_topic_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     properties = KEY + "DELAY\0011\2"
     sends = [

@@ -73,6 +73,7 @@ def test_whole_frames_in_two_pieces(sent: list[RemotingCommand], cut: int) -> No
     assert_equal(data, cut)
 
 
+@pytest.mark.slow
 @given(st.lists(commands, min_size=1, max_size=3), st.data())
 def test_frames_with_changed_bytes(sent: list[RemotingCommand], choices: st.DataObject) -> None:
     data = bytearray(b"".join(map(encode, sent)))

@@ -101,6 +101,7 @@ def check(data: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_headers_in_odd_forms(seed: int) -> None:
@@ -111,6 +112,7 @@ def test_headers_in_odd_forms(seed: int) -> None:
         check(odd_json_frame(random, code, fields_of(random, code), b"x", opaque=opaque, flag=flag))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_headers_with_changed_bytes(seed: int) -> None:

@@ -30,6 +30,7 @@ def described(**environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_an_environment_variable_switches_the_extension_off() -> None:
     for value in ("1", "true", "YES"):
         assert described(TROCKET_PURE=value) == "pure Python (TROCKET_PURE is set)"

@@ -121,6 +121,7 @@ def test_no_template_is_made_of_an_unusual_pull(data: bytes) -> None:
     assert template_of(data) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     data=st.sampled_from(USUAL_PULLS),
@@ -293,11 +294,13 @@ def play(seed: int, monkeypatch: pytest.MonkeyPatch, *, is_strange: bool = True)
     return counting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEED, SEED + 9 * RUNS))
 def test_consumers_are_served_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     play(seed, monkeypatch)
 
 
+@pytest.mark.slow
 def test_pulls_are_held_and_woken_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [play(seed, monkeypatch, is_strange=False) for seed in (18, 27, 36)]
     print([(each.held, each.woken) for each in counts])

@@ -43,6 +43,7 @@ def outcome(
             return str(error)
 
 
+@pytest.mark.slow
 @given(payloads, NUMBERS, st.booleans(), st.booleans())
 @example(SendPayload(b"A\1b\2", b"body", 0, 1_795_239_529_771), 7, False, False)
 def test_frames_and_errors(payload: SendPayload, opaque: int, oneway: bool, key: bool) -> None:

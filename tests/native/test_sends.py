@@ -240,6 +240,7 @@ def setup_bursts() -> list[bytes]:
     return [b"".join(first), b"".join(queues)]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     deadline=None,
@@ -291,6 +292,7 @@ class Counting:
         return packed
 
 
+@pytest.mark.slow
 def test_a_run_fills_files_and_queues_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     received = [*setup_bursts(), *(plain_sends(300, 300 * turn) for turn in range(5))]
     options = {"mapped_file_size_commit_log": 64 * 1024, "mapped_file_size_consume_queue": 400}
@@ -302,6 +304,7 @@ def test_a_run_fills_files_and_queues_alike(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(counting.runs) > 300, "the rest came after the end of a log file in its burst"
 
 
+@pytest.mark.slow
 def test_a_batch_of_many_messages_is_stored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [
         Message("T", b"body", properties={"UNIQ_KEY": f"{n:032X}", "KEYS": f"k{n}"})
@@ -325,6 +328,7 @@ def broken(operation: str, path: str) -> OSError | None:
     return OSError(errno.EIO, "Input/output error") if is_sync else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "options", "code"),
     [
@@ -355,6 +359,7 @@ def test_answers_of_a_run_in_trouble_are_equal(
     assert {each.code for each in answers[10:51]} == {code}
 
 
+@pytest.mark.slow
 def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     different = [{"properties": KEY + more} for more in STRANGE_PROPERTIES]
     different += [{"properties": more + KEY[:-1]} for more in STRANGE_PROPERTIES]
@@ -390,6 +395,7 @@ def json_sends(random: Random) -> bytes:
     return usual + odd + usual
 
 
+@pytest.mark.slow
 @settings(
     max_examples=20,
     deadline=None,
@@ -404,6 +410,7 @@ def test_sends_with_odd_json_headers(monkeypatch: pytest.MonkeyPatch, seed: int)
     assert outcome(received, native.extension, monkeypatch) == pure
 
 
+@pytest.mark.slow
 def test_runs_begin_again_after_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = encode(RemotingCommand(30, {"topic": "T", "queueId": "0"}, opaque=7, serialize_type=1))
     in_json = send_of(USUAL, b"", 8, serialize_type=0)

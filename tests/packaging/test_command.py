@@ -33,6 +33,7 @@ def trocket(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [[], ["keys"], ["store", "fsck", "."], ["up"], ["broker"], ["namesrv"]],
@@ -54,6 +55,7 @@ def test_without_its_packages_the_command_says_what_to_install(
 INTEROP = ("psutil", "pytest", "pytest_html", "pytest_metadata", "xdist")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", INTEROP)
 def test_without_its_packages_the_harness_says_what_to_install(
     package: str, tmp_path: Path
@@ -71,6 +73,7 @@ def test_without_the_harness_s_packages_every_other_command_works(tmp_path: Path
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["up"], ["broker"], ["namesrv"]], ids=" ".join)
 def test_where_python_lacks_posix_modules_the_command_says_where_it_runs(
     words: list[str], tmp_path: Path
@@ -82,6 +85,7 @@ def test_where_python_lacks_posix_modules_the_command_says_where_it_runs(
     assert (done.stdout, done.returncode) == ("", 1)
 
 
+@pytest.mark.slow
 def test_a_missing_module_of_another_kind_is_a_fault_and_shows_itself(tmp_path: Path) -> None:
     done = trocket(["namesrv"], ["trocket.namesrv.controller"], tmp_path)
     assert "ModuleNotFoundError" in done.stderr

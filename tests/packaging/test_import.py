@@ -96,17 +96,20 @@ def test_importing_trocket_imports_nothing_else() -> None:
 PURE = modules("remoting", leave_out=SHELL) + modules("common", leave_out={*COMMON_SHELL, "parser"})
 
 
+@pytest.mark.slow
 def test_the_pure_modules_of_remoting_and_common_need_neither_an_extra_nor_posix() -> None:
     for name in ("codec", "bodies", "headers", "message_codec"):
         assert f"trocket.remoting.{name}" in PURE
     import_without(PURE, [*EXTRAS, *POSIX_MODULES])
 
 
+@pytest.mark.slow
 def test_the_client_needs_neither_an_extra_nor_posix() -> None:
     beside = [f"trocket.{path.stem}" for path in ROOT.glob("*.py") if path.stem not in NOT_CLIENT]
     import_without([*modules("client"), *beside], [*EXTRAS, *POSIX_MODULES])
 
 
+@pytest.mark.slow
 def test_every_public_name_can_be_imported_without_an_extra() -> None:
     code = (
         "import json, sys\n"

@@ -154,6 +154,7 @@ def test_a_pure_wheel_for_all_systems_can_be_built(source: Path, folder: Path) -
         assert not any(name.endswith(".so") for name in archive.namelist())
 
 
+@pytest.mark.matrix
 @needs_compiler
 def test_an_editable_installation_notices_changed_sources(source: Path, fresh: Environment) -> None:
     fresh.install("--no-deps", "--force-reinstall", "--editable", str(source))

@@ -52,6 +52,7 @@ def test_a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not(kind):
         decompress(packed, kind.sys_flag, size_max=9_999)
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_bomb_stops_at_the_limit(kind):
     packed = compress(bytes(50_000_000), kind)
@@ -103,6 +104,7 @@ def test_lz4_frames_may_follow_each_other():
         decompress(packed, CompressionType.LZ4.sys_flag, size_max=5)
 
 
+@pytest.mark.slow
 def test_lz4_and_zstandard_are_not_imported_before_they_are_needed():
     code = (
         "import sys, trocket.remoting.message_codec as _; "

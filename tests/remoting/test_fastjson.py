@@ -129,6 +129,7 @@ def test_any_text_gives_a_value_or_the_documented_error(document: str) -> None:
     assert isinstance(value, (dict, list, str, int, float)) or value is None
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_json_is_read_as_pythons_own_module_reads_it(value: Any) -> None:
     for ascii_only in (True, False):
@@ -143,6 +144,7 @@ def test_the_tolerant_reader_agrees_on_json(value: Any) -> None:
     assert loads(document) == [value]
 
 
+@pytest.mark.slow
 @given(FASTJSON)
 def test_what_is_written_with_bare_keys_is_read_back_the_same(value: Any) -> None:
     assert loads(dumps(value, quote_int_keys=False)) == value

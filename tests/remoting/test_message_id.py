@@ -50,6 +50,7 @@ def test_apaches_offset_ids_are_read_and_written(text, expected):
     )
 
 
+@pytest.mark.slow
 @given(host=st.ip_addresses(), offset=st.integers(0, (1 << 63) - 1))
 def test_an_offset_id_is_the_hexadecimal_of_the_declaration(host, offset):
     layout = OFFSET_ID_V4 if host.version == 4 else OFFSET_ID_V6

@@ -164,6 +164,7 @@ def encrypted(path: str, form: serialization.PrivateFormat, password: bytes) -> 
     Path(path).write_bytes(key.private_bytes(serialization.Encoding.PEM, form, secret))
 
 
+@pytest.mark.slow
 def test_keys_of_both_forms_are_read(files: Certificates) -> None:
     authority = trustme.CA(key_type=trustme.KeyType.RSA)
     cert_path, key_path = files.folder / "c.pem", files.folder / "k.pem"

@@ -70,6 +70,7 @@ async def several_looks() -> None:
     await trio.sleep(10 * tls_server.CHECK_INTERVAL_S)
 
 
+@pytest.mark.slow
 async def test_a_renewed_certificate_is_for_new_connections(
     files: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,6 +101,7 @@ def _empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [_half, _gone, _empty])
 @pytest.mark.parametrize("which", ["server_cert_path", "server_key_path"])
 async def test_files_that_cannot_be_used_leave_the_former_certificate(
@@ -121,6 +123,7 @@ async def test_files_that_cannot_be_used_leave_the_former_certificate(
         assert await serial_number(server) == number_in(config.server_cert_path)
 
 
+@pytest.mark.slow
 async def test_a_pair_that_is_written_one_after_the_other_causes_no_error(
     files: Certificates, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def rows_are_coming(cluster, streams: Streams) -> None:
         wait_until(lambda: count() > before, "no row comes", timeout_s=DEADLINE_S)
 
 
+@pytest.mark.matrix
 def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_path) -> None:
     turn = iter(range(WORKER_KILLS))
 
@@ -251,6 +252,7 @@ def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) 
             os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.matrix
 def test_a_driver_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_path) -> None:
     rng = random.Random(DRIVER_KILLS)
     for _ in range(DRIVER_KILLS):

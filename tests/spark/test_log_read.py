@@ -39,6 +39,7 @@ def rows(disk, columns=None, *, root=ROOT, **given):
     return found
 
 
+@pytest.mark.slow
 def test_every_record_is_a_row() -> None:
     disk = stopped_store()
     messages = records(disk)

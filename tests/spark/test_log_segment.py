@@ -69,6 +69,7 @@ def test_any_cuts_show_each_record_and_each_hole_once(cuts, damage, verify_crc) 
         assert whole[0] == [record.physical_offset for record in walk.records()]
 
 
+@pytest.mark.slow
 def test_a_cut_at_each_place_around_a_hole_gives_it_to_one_piece() -> None:
     disk = stopped_store()
     starts, _ = whole_log(disk, [], verify_crc=False)

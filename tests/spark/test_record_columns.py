@@ -113,6 +113,7 @@ def rows(records):
     return pa.table(found).to_pylist()
 
 
+@pytest.mark.slow
 @given(st.lists(RECORD, min_size=1, max_size=8))
 @example([])
 def test_columns_are_what_each_record_says(sample) -> None:
@@ -136,6 +137,7 @@ ORDINARY = st.builds(
 """Properties as clients write them: no mark within a value, and nothing empty."""
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.builds(lambda r, p: {**r, "properties": p}, RECORD, ORDINARY), max_size=8),
     st.lists(st.booleans(), min_size=8, max_size=8),

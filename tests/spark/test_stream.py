@@ -126,6 +126,7 @@ def test_a_table_is_written_and_read_again(spark, broker) -> None:
         ).save()
 
 
+@pytest.mark.matrix
 def test_a_checkpoint_of_something_else_and_a_topic_made_anew_are_reported(
     spark, broker, producer, tmp_path
 ) -> None:

@@ -303,6 +303,7 @@ def test_offsets_are_committed_and_a_refusal_stops_nothing(caplog) -> None:
     assert other.committed == {}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30)), max_size=20),
        st.integers(1, 20), st.lists(st.booleans(), min_size=20, max_size=20))  # fmt: skip
 def test_whatever_comes_and_crashes_each_message_is_read_once(news, count, crashes) -> None:

@@ -180,6 +180,7 @@ def test_where_the_folder_above_cannot_be_written_in_a_file_is_made_in_its_place
     assert [disk.open(f"/log/{base:020d}").size() for base in log.files] == [SIZE, SIZE]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_looks_at_store_times_do_not_keep_the_log_in_memory(tmp_path):
     size = 3 * SERVED_BYTES_MAX

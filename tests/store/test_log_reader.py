@@ -65,6 +65,7 @@ KINDS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(KINDS, max_size=40),

@@ -295,6 +295,7 @@ async def test_who_reads_the_log_while_its_beginning_goes_goes_on_where_it_begin
 # ---- crashes and errors -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_stop_at_any_moment_leaves_a_store_that_opens_and_goes_on(clean):
     calls = 0

@@ -183,6 +183,7 @@ async def test_a_broker_that_was_idle_at_first_indexes_and_makes_files_ahead(aut
         assert disk.exists(f"{ROOT}/commitlog/{65536:020d}")
 
 
+@pytest.mark.slow
 async def test_an_index_that_cannot_be_written_rests_alone_and_goes_on(autojump_clock, caplog):
     disk = MemoryDisk()
     async with running(disk) as store:

@@ -112,6 +112,7 @@ def test_two_brokers_at_once_know_nothing_of_each_other() -> None:
             assert namesrv.route("T") is None
 
 
+@pytest.mark.slow
 def test_brokers_in_several_threads_do_not_mix_what_they_read() -> None:
     def talk(broker: Broker, mark: bytes) -> None:
         with Client(broker.broker_address) as client:

@@ -60,6 +60,7 @@ def test_drop_of_a_send_stores_it_and_says_nothing(broker: Broker, client: Clien
         unanswered(client, lost)
 
 
+@pytest.mark.slow
 def test_drop_of_a_pull(broker: Broker, client: Client) -> None:
     client.send("T", b"there")
     broker.faults.drop(Code.PULL_MESSAGE)

@@ -27,6 +27,7 @@ def run(pytester: pytest.Pytester):
     return run
 
 
+@pytest.mark.slow
 def test_the_fixtures(pytester: pytest.Pytester, run) -> None:
     pytester.makepyfile(
         """
@@ -50,6 +51,7 @@ def test_the_fixtures(pytester: pytest.Pytester, run) -> None:
     run().assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_names_are_allowed_whatever_the_tests_are_called(pytester: pytest.Pytester, run) -> None:
     pytester.makepyfile(
         """
@@ -72,6 +74,7 @@ def test_it(rocketmq_broker, rocketmq_config):
 """
 
 
+@pytest.mark.slow
 def test_the_ini_option_has_keys_for_the_broker(pytester: pytest.Pytester, run) -> None:
     pytester.makeini(
         """
@@ -85,6 +88,7 @@ def test_the_ini_option_has_keys_for_the_broker(pytester: pytest.Pytester, run) 
     run().assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_a_fixture_has_keys_for_the_broker(pytester: pytest.Pytester, run) -> None:
     pytester.makeconftest(
         """
@@ -99,6 +103,7 @@ def test_a_fixture_has_keys_for_the_broker(pytester: pytest.Pytester, run) -> No
     run().assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -115,6 +120,7 @@ def test_a_wrong_key_is_named(pytester: pytest.Pytester, run, line: str, words: 
     result.stdout.fnmatch_lines([words])
 
 
+@pytest.mark.slow
 def test_a_cluster_elsewhere(pytester: pytest.Pytester, run) -> None:
     pytester.makepyfile(
         """
@@ -139,6 +145,7 @@ def test_a_cluster_elsewhere(pytester: pytest.Pytester, run) -> None:
         assert topic not in broker._running().broker.topics.topic_config_table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "words"),
     [

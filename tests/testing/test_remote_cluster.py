@@ -35,6 +35,7 @@ def test_topics_come_and_go() -> None:
             cluster.create_topic("no blanks")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_gone_is_an_error() -> None:
     with Broker() as broker:
         cluster = RemoteCluster(broker.url)

@@ -15,6 +15,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", CASES)
 def test_a_mutant_is_found_out(mutant, monkeypatch):
     quiet()

@@ -286,6 +286,7 @@ async def settled(broker: Broker, account: str) -> None:
             await files.look()
 
 
+@pytest.mark.slow
 async def test_accounts_change_while_signed_sends_go_on(folder: Path) -> None:
     """100 changes of the file: no send of an account that stays is refused."""
     refused: list[str | None] = []
@@ -367,6 +368,7 @@ async def test_accounts_are_migrated_at_the_start(
     assert not any(each[1] in caplog.text for each in (ADMIN, PLAIN))
 
 
+@pytest.mark.slow
 async def test_a_slave_signs_as_the_inner_client(folder: Path) -> None:
     inner = json.dumps({"accessKey": ADMIN[0], "secretKey": ADMIN[1]})
     options = {

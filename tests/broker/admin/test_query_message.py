@@ -261,6 +261,7 @@ async def test_a_message_of_a_part_of_a_second_is_found_from_its_millisecond_on(
     assert bodies_of(answer) == [b"%d" % number for number in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "topic"), [("none", "T"), ("k", "Unknown"), ("K", "T"), ("", "T"), ("k", "../T")]
 )

@@ -86,6 +86,7 @@ async def test_the_progress_of_a_group(autojump_clock):
         assert {"CG": []} in tree["consumeStatsList"]
 
 
+@pytest.mark.slow
 async def test_the_progress_of_a_group_of_many_topics_lets_other_requests_through(autojump_clock):
     topics = [f"T{number:03}" for number in range(250)]
     async with broker_and_client() as (broker, client):

@@ -36,6 +36,7 @@ def delay(level: object, key: str = "A") -> str:
     return f"UNIQ_KEY\1{key}\2TAGS\1a\2DELAY\1{level}\2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [*range(1, 19), 25])
 async def test_each_level_is_delivered_when_it_is_due_and_not_before(level, autojump_clock):
     due_s = LEVELS_S[min(level, 18) - 1]
@@ -56,6 +57,7 @@ async def test_each_level_is_delivered_when_it_is_due_and_not_before(level, auto
     assert message.born_timestamp_ms == START_MS
 
 
+@pytest.mark.slow
 async def test_messages_of_several_levels_come_in_the_order_of_their_times(autojump_clock):
     async with broker_and_client() as (broker, client):
         for number, level in enumerate([5, 3, 1, 4, 2, 1, 3]):
@@ -130,6 +132,7 @@ async def test_a_message_that_cannot_be_delivered_does_not_keep_the_others(autoj
     assert len([each for each in caplog.records if "is skipped" in each.message]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True], ids=["running", "killed afterwards"])
 async def test_a_message_whose_log_file_was_deleted_takes_no_later_one_with_it(
     autojump_clock, is_killed
@@ -177,6 +180,7 @@ async def test_many_due_at_once_leave_the_broker_answering(autojump_clock):
         assert broker.controller.store.max_offset("T", 0) == 501
 
 
+@pytest.mark.slow
 async def test_the_next_message_is_delivered_when_the_one_before_was_deleted_while_it_waited(
     autojump_clock,
 ):

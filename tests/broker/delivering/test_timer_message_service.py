@@ -53,6 +53,7 @@ async def bodies(broker):
     return [message.body for message in await stored(broker)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "due_s"),
     [
@@ -83,6 +84,7 @@ async def test_one_is_delivered_at_the_next_whole_second_and_not_before_its_time
     assert message.born_timestamp_ms == START_MS
 
 
+@pytest.mark.slow
 async def test_three_days_are_kept_and_a_clock_that_is_set_on_is_noticed(autojump_clock):
     class SetOn(TrioClock):
         ahead_ms = 0
@@ -156,6 +158,7 @@ async def test_messages_come_in_the_order_of_their_times(autojump_clock):
         assert len(broker.controller.timers.wheel) == 0
 
 
+@pytest.mark.slow
 async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
     async with broker_client(disk, clock=clock) as client:
@@ -175,6 +178,7 @@ async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock
         assert len(broker.controller.timers.wheel) == 0
 
 
+@pytest.mark.slow
 async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()
     async with broker_client(disk, clock=clock) as client:

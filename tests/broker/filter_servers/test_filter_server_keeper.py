@@ -338,6 +338,7 @@ async def test_what_a_child_says_is_in_our_log_its_last_words_too(
     assert "filter server 1 ended: exit status 1" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_child_that_says_too_much_waits(autojump_clock, caplog: pytest.LogCaptureFixture):
     async with kept(1) as made:
         await trio.sleep(FIRST_CHECK_S + 1)

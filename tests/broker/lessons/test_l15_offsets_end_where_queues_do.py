@@ -6,6 +6,7 @@ already, and is never seen.
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from trocket.disk.memory_disk import MemoryDisk
@@ -75,6 +76,7 @@ async def test_the_log_is_synced_before_offsets_are_saved(autojump_clock):
     assert names.index("00000000000000000000") < offsets[0]
 
 
+@pytest.mark.slow
 async def test_a_new_master_has_no_offsets_beyond_what_it_has_of_the_log(autojump_clock):
     """The old one had more messages, and its groups had consumed them."""
     async with group() as made:
@@ -99,6 +101,7 @@ async def test_a_new_master_has_no_offsets_beyond_what_it_has_of_the_log(autojum
         assert messages[-1].body == b"new"
 
 
+@pytest.mark.slow
 async def test_no_slave_becomes_a_master_by_itself(autojump_clock):
     """Two of them would lose the messages of one."""
     async with group() as made:

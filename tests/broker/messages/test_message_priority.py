@@ -113,6 +113,7 @@ async def test_a_send_with_a_priority_is_stored_in_its_queue_and_says_so(native,
     assert {message.queue_id for message in messages} == {3}
 
 
+@pytest.mark.slow
 async def test_a_delayed_message_stays_in_its_queue_without_a_priority():
     async with broker_client() as client:
         answer = await client.ask(310, send_fields(i=properties(**{PRIORITY: 3, "DELAY": 1})), b"x")

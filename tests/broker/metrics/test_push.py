@@ -235,6 +235,7 @@ def test_a_collector_that_is_gone_or_refuses_says_why() -> None:
     collector.close()
 
 
+@pytest.mark.slow
 async def test_a_broker_pushes_to_a_receiver_while_it_serves() -> None:
     with receiving() as (receiver, port):
         async with broker_and_client(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from trocket.broker.metrics.service import MetricsService
@@ -25,6 +26,7 @@ async def page(node: Node) -> Page:
     return await read(service(node))
 
 
+@pytest.mark.slow
 async def test_a_master_and_its_slave_that_has_all_show_no_distance(autojump_clock) -> None:
     async with group() as made:
         master = await made.master()

@@ -204,6 +204,7 @@ async def test_a_store_that_cannot_be_read_costs_one_reading(
         assert (await metrics.answer("/metrics")).status == 200
 
 
+@pytest.mark.slow
 async def test_many_topics_are_bounded_and_the_others_counted() -> None:
     async with embedded_broker(metrics_otel_cardinality_limit=20) as broker:
         metrics = service(broker)

@@ -29,6 +29,12 @@ FILTER_SERVER_STARTS_S = 10.0
 """It waits for the first answer of its broker for 3 s; the rest is for a busy machine."""
 FILTER_SERVER_STOPS_S = 4.0
 CELLS = list(cells())
+FAST_WAY = Way.STOPPED
+"""How peers misbehave in `make test`; in virtual time they do so in every way."""
+WAYS = [
+    pytest.param(way, id=way.value, marks=() if way is FAST_WAY else pytest.mark.matrix)
+    for way in Way
+]
 Lives = dict[tuple[Kind, Way], Future[BrokerLife]]
 
 
@@ -69,7 +75,15 @@ def lives(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", CELLS, ids=[name_of(cell) for cell in CELLS])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(
+            cell, id=name_of(cell), marks=() if cell[1] is FAST_WAY else pytest.mark.matrix
+        )
+        for cell in CELLS
+    ],
+)
 def test_a_broker_process_keeps_its_promise_while_another_process_misbehaves(
     lives: Lives, cell: Cell
 ):
@@ -98,7 +112,7 @@ def misbehaving_server(folder: Path, port: int, way: Way) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", Way, ids=[way.value for way in Way])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_broker_process_that_never_reached_its_name_server_serves_and_stops(
     tmp_path: Path, way: Way
 ):
@@ -119,7 +133,7 @@ def test_a_broker_process_that_never_reached_its_name_server_serves_and_stops(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", Way, ids=[way.value for way in Way])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_filter_server_process_starts_and_stops_while_its_broker_misbehaves(
     tmp_path: Path, way: Way
 ):

@@ -210,6 +210,7 @@ def name_of(cell: Cell) -> str:
 CELLS = list(cells())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "promise"), CELLS, ids=[name_of(cell) for cell, _ in CELLS])
 async def test_a_broker_serves_what_needs_no_peer_while_a_peer_misbehaves(
     autojump_clock, cell: Cell, promise: Promise

@@ -31,6 +31,7 @@ async def comes_again(group: Consumer, clock: WrongClock, until_s: float, **more
     pytest.fail("it is invisible for longer than asked plus the jump")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_ms", [-HOUR_MS, -30_000, -400, 400, 30_000, HOUR_MS, YEAR_MS])
 @pytest.mark.parametrize("after_s", [0.0, 1.0, 55.0], ids=["before", "buffered", "stored"])
 @pytest.mark.parametrize(
@@ -81,6 +82,7 @@ async def test_a_changed_invisible_time_ends_by_the_clock_that_jumped(
         assert await comes_again(group, clock, until_s, order=order) >= asked_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_ms", [-HOUR_MS, -30_000, 30_000, HOUR_MS])
 @pytest.mark.parametrize("order", ["false", "true"])
 async def test_a_popped_message_comes_again_by_the_clock_that_was_set_over_a_restart(
@@ -99,6 +101,7 @@ async def test_a_popped_message_comes_again_by_the_clock_that_was_set_over_a_res
         assert await comes_again(group, clock, until_s, order=order) >= asked_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["false", "true"])
 async def test_a_message_popped_while_the_clock_was_ahead_comes_by_the_clock_set_right(
     order: str, autojump_clock

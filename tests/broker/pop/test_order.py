@@ -239,6 +239,7 @@ def test_a_full_table_blocks_what_it_does_not_know(caplog):
     assert not pops.blocks("a", queue=1)
 
 
+@pytest.mark.slow
 def test_millions_of_changes_and_acknowledgements_leave_the_table_as_it_is():
     pops = Pops()
     at = pops.clock.wall_ms()

@@ -71,6 +71,7 @@ async def test_what_one_consumer_popped_another_does_not_get(autojump_clock) -> 
         assert (await group.ask_pop()).code == 210
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acknowledges", [True, False])
 async def test_pops_outlive_a_lower_number_of_revive_queues(acknowledges, autojump_clock) -> None:
     disk, clock = MemoryDisk(), TrioClock()
@@ -124,6 +125,7 @@ async def test_the_committed_offset_follows_the_pops_in_their_order(autojump_clo
         assert group.committed() == 3
 
 
+@pytest.mark.slow
 async def test_a_slow_pop_is_stored_with_what_is_acknowledged(autojump_clock) -> None:
     async with embedded_broker() as broker:
         group = await consumer(broker)

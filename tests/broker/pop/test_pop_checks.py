@@ -194,6 +194,7 @@ def ack_fields(receipt: str, **more: object) -> dict[str, object]:
     } | more  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [ACK, CHANGE])
 @pytest.mark.parametrize(
     ("fields", "expected", "remark"),
@@ -323,6 +324,7 @@ async def test_too_many_pops_in_one_batch_are_refused(autojump_clock) -> None:
         assert answer.code == 29
 
 
+@pytest.mark.slow
 async def test_another_client_is_served_while_many_acknowledgements_are_stored(
     autojump_clock,
 ) -> None:
@@ -349,6 +351,7 @@ async def test_another_client_is_served_while_many_acknowledgements_are_stored(
     assert answered == ["send", "batch"]
 
 
+@pytest.mark.slow
 async def test_many_acknowledgements_are_refused_if_some_of_them_cannot_be_stored(
     autojump_clock,
 ) -> None:

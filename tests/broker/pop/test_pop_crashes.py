@@ -92,6 +92,7 @@ async def test_after_a_power_cut_no_message_is_missing(waited_s, merges, autojum
         assert await popped_or_stored(group) == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 async def test_nor_one_whose_invisible_time_was_changed(autojump_clock) -> None:
     for waited_s in (0, 0.3, 4.9, 5.2, 6):
         disk = MemoryDisk(journalled=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from trocket.remoting import fastjson
 from trocket.remoting.receipt import Receipt
 
@@ -38,6 +40,7 @@ def lag_of(page: Page, is_retry: str = "false") -> list[float]:
     return [page.value(name, **labels) for name in LAG]
 
 
+@pytest.mark.slow
 async def test_a_pop_without_a_heartbeat_makes_a_subscription(autojump_clock) -> None:
     async with embedded_broker() as broker:
         group = await popping(broker, 1)
@@ -105,6 +108,7 @@ async def test_208_has_the_check_points_in_memory_if_asked(autojump_clock) -> No
         assert (await asked(withPops="true"))["popCheckPoints"] == []
 
 
+@pytest.mark.slow
 async def test_lag_counts_what_is_popped_and_not_acknowledged(autojump_clock) -> None:
     async with embedded_broker() as broker:
         metrics = service(broker)
@@ -127,6 +131,7 @@ async def test_lag_counts_what_is_popped_and_not_acknowledged(autojump_clock) ->
         await group.pop(maxMsgNums=1, queueId=0)
 
 
+@pytest.mark.slow
 async def test_records_are_counted_as_rocketmq_counts_them(autojump_clock) -> None:
     async with embedded_broker() as broker:
         metrics = service(broker)

@@ -363,6 +363,7 @@ async def test_a_restart_keeps_the_block_attempt_and_counts(autojump_clock):
         assert group.committed() == 3
 
 
+@pytest.mark.slow
 async def test_a_crash_delivers_again_and_loses_nothing(autojump_clock):
     """Crash images at many moments of a group that consumes in order."""
     clock = TrioClock()

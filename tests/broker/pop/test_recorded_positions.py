@@ -54,6 +54,7 @@ DELETE_TOPIC = 215
 both_crashes = pytest.mark.parametrize("crash", ["kill", "power cut"])
 
 
+@pytest.mark.slow
 @both_crashes
 @pytest.mark.parametrize("invisible_ms", [1_000, 60_000])
 @pytest.mark.parametrize("batch", [False, True])
@@ -74,6 +75,7 @@ async def test_an_acknowledged_message_does_not_come_again(
         assert sorted(await comes(await consumer(broker))) == [b"2", b"3"]
 
 
+@pytest.mark.slow
 @both_crashes
 async def test_nor_does_one_come_early_whose_time_was_changed(crash, autojump_clock) -> None:
     disk = MemoryDisk(journalled=True)
@@ -89,6 +91,7 @@ async def test_nor_does_one_come_early_whose_time_was_changed(crash, autojump_cl
         assert await comes(group) == [b"0"]
 
 
+@pytest.mark.slow
 @both_crashes
 async def test_nor_does_one_that_was_acknowledged_at_its_second_delivery(
     crash, autojump_clock
@@ -119,6 +122,7 @@ async def test_nor_with_messages_between_that_the_filter_skips(autojump_clock) -
         assert (await group.ask_pop(exp="a", expType="TAG")).code != 0
 
 
+@pytest.mark.slow
 async def test_a_reset_before_the_kill_gives_the_messages_again(autojump_clock) -> None:
     disk = MemoryDisk(journalled=True)
     async with embedded_broker(disk, flush_consumer_offset_interval=300, **DURABLE) as broker:
@@ -132,6 +136,7 @@ async def test_a_reset_before_the_kill_gives_the_messages_again(autojump_clock) 
         assert sorted(await comes(await consumer(broker))) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.slow
 async def test_a_stop_after_the_kill_leaves_no_acknowledged_message(autojump_clock) -> None:
     disk = MemoryDisk(journalled=True)
     async with embedded_broker(disk, **DURABLE) as broker:
@@ -181,6 +186,7 @@ async def test_no_message_of_a_topic_that_was_made_again_is_skipped(autojump_clo
         assert sorted(found) == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.slow
 async def test_of_a_crash_at_any_write_no_acknowledgement_is_lost_and_no_message(
     autojump_clock,
 ) -> None:

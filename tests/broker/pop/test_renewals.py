@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from trocket.broker.pop.buffer import OrderKey
 from trocket.broker.pop.change_invisible_time import KEPT_MS, RENEWALS_MAX, Renewals
 from trocket.remoting.codec import RemotingCommand
@@ -37,6 +39,7 @@ def test_a_message_is_renewed_by_its_last_receipt_only() -> None:
     assert renewals.allows(QUEUE, old, 2_001 + KEPT_MS)
 
 
+@pytest.mark.slow
 def test_a_bounded_number_of_messages_is_remembered() -> None:
     renewals = Renewals()
     for offset in range(RENEWALS_MAX + 1):
@@ -94,6 +97,7 @@ async def test_a_receipt_that_is_over_changes_no_invisible_time(autojump_clock) 
         assert group.end("%RETRY%G_T") == 1
 
 
+@pytest.mark.slow
 async def test_a_message_is_renewed_again_and_again_by_the_receipts_of_the_answers(
     autojump_clock,
 ) -> None:

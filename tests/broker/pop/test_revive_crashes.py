@@ -52,6 +52,7 @@ async def images(clock: TrioClock) -> list[MemoryDisk]:
         return taken.taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crash", ["kill", "power loss"])
 async def test_a_crash_at_any_write(crash: str, autojump_clock: trio.testing.MockClock) -> None:
     clock = TrioClock()

@@ -22,6 +22,7 @@ def bodies(got: list[Got]) -> list[bytes]:
     return [each.message.body for each in got]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merges", [True, False])
 async def test_a_waiting_pop_gets_what_was_not_acknowledged(merges, autojump_clock) -> None:
     async with embedded_broker(enable_pop_buffer_merge=merges) as broker:
@@ -45,6 +46,7 @@ async def test_a_waiting_pop_gets_what_was_not_acknowledged(merges, autojump_clo
         assert group.end(RETRY) == 2
 
 
+@pytest.mark.slow
 async def test_a_message_comes_again_and_again_until_it_is_acknowledged(autojump_clock) -> None:
     async with embedded_broker() as broker:
         group = await consumer(broker)

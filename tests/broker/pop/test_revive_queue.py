@@ -205,6 +205,7 @@ def test_acks_of_other_offsets_change_nothing() -> None:
     assert decided(revive.at(DUE_MS)) == [10, 11, 12]
 
 
+@pytest.mark.slow
 def test_too_many_check_points_are_decided_by_the_order_of_the_queue() -> None:
     """Nothing but the queue's own order says that their acks are read: late ones may be lost."""
     revive = queue()
@@ -218,6 +219,7 @@ def test_too_many_check_points_are_decided_by_the_order_of_the_queue() -> None:
     assert decided(revive.take_due()) == [1, 2]
 
 
+@pytest.mark.slow
 def test_acks_that_wait_for_check_points_are_bounded() -> None:
     revive = queue()
     for number in range(EARLY_ACKS_MAX + 10):
@@ -228,6 +230,7 @@ def test_acks_that_wait_for_check_points_are_bounded() -> None:
     assert len(revive) == 2
 
 
+@pytest.mark.slow
 def test_a_check_point_takes_less_than_a_kilobyte() -> None:
     records = [point(number, (0,)) for number in range(5_000)]
     revive = queue()

@@ -85,6 +85,7 @@ async def test_retry_topics_have_the_form_and_queues_that_are_configured(autojum
         assert [message.body for message in revived(broker, "%RETRY%G+T", 2)] == [b"0"]
 
 
+@pytest.mark.slow
 async def test_a_message_of_the_retry_topic_goes_there_again(autojump_clock):
     async with embedded_broker() as broker:
         create(broker)
@@ -163,6 +164,7 @@ async def test_a_restart_repeats_nothing_after_a_clean_stop(autojump_clock):
         assert bodies(broker) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.slow
 async def test_a_recorded_offset_past_the_end_goes_back(autojump_clock):
     """After a power cut the offsets may be newer than the log: Apache's saves them unsynced."""
     disk, clock = MemoryDisk(), TrioClock()
@@ -332,6 +334,7 @@ async def test_what_the_store_refuses_comes_later(autojump_clock, monkeypatch):
         assert committed(broker) == 0
 
 
+@pytest.mark.slow
 async def test_what_the_store_cannot_write_comes_later(autojump_clock, monkeypatch, caplog):
     def failing():
         raise StoreIOError("log", "no space left")
@@ -419,6 +422,7 @@ async def test_acks_count_under_sync_flush(autojump_clock):
         assert bodies(broker) == [b"2"]
 
 
+@pytest.mark.slow
 async def test_many_that_are_due_at_once_leave_the_broker_answering(autojump_clock):
     longest = 0
     async with embedded_broker() as broker:

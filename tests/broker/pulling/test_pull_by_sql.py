@@ -113,6 +113,7 @@ async def test_unknown_and_failing_comparisons_do_not_match() -> None:
     assert bodies_of(absent) == [b"x", b"1", b"20"]
 
 
+@pytest.mark.slow
 async def test_tags_are_a_property_too_and_tag_consumers_get_theirs() -> None:
     async with broker_client(**ON) as client:
         await send(client, 1, 2, tag="A")
@@ -125,6 +126,7 @@ async def test_tags_are_a_property_too_and_tag_consumers_get_theirs() -> None:
     assert bodies_of(all_of_them) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.slow
 async def test_a_pull_looks_through_800_messages_at_most() -> None:
     async with broker_client(**ON, **BIG_QUEUE) as client:
         await send(client, *range(900))

@@ -148,6 +148,7 @@ async def test_an_empty_page_is_the_end(autojump_clock):
         assert list((await api.topics()).topic_config_table) == ["A"]
 
 
+@pytest.mark.slow
 async def test_a_table_that_never_stands_still_is_given_up(autojump_clock):
     pages = [
         table("topicConfigTable", "A", version=b'{"counter":%d}' % number)

@@ -44,6 +44,7 @@ async def promote(master: Node, slave: Node) -> Client:
     return await slave.connect()
 
 
+@pytest.mark.slow
 async def test_it_has_what_the_master_had_and_takes_messages(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)
@@ -59,6 +60,7 @@ async def test_it_has_what_the_master_had_and_takes_messages(autojump_clock):
         assert broker.broker_addrs == {0: slave.address}
 
 
+@pytest.mark.slow
 async def test_groups_go_on_where_they_were_at_the_last_round(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)
@@ -75,6 +77,7 @@ async def test_groups_go_on_where_they_were_at_the_last_round(autojump_clock):
         assert (await client.ask(QUERY_OFFSET, queue)).ext_fields["offset"] == "7"
 
 
+@pytest.mark.slow
 async def test_delayed_messages_are_delivered_when_due_and_those_before_are_not_again(
     autojump_clock,
 ):
@@ -97,6 +100,7 @@ async def test_delayed_messages_are_delivered_when_due_and_those_before_are_not_
         assert slave.running.parts.tables.delay_offsets.offset_table == {2: 1, 5: 1, 8: 1}
 
 
+@pytest.mark.slow
 async def test_timer_messages_too(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)
@@ -112,6 +116,7 @@ async def test_timer_messages_too(autojump_clock):
         assert await bodies(await slave.connect()) == [b"5 s", b"70 s", b"200 s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC"])
 async def test_what_was_delivered_and_not_copied_is_delivered_again(name, autojump_clock):
     """The master has delivered, and says so; the copy of what it delivered never came."""
@@ -132,6 +137,7 @@ async def test_what_was_delivered_and_not_copied_is_delivered_again(name, autoju
         assert await bodies(client) == [b"30 s"]
 
 
+@pytest.mark.slow
 async def test_an_open_transaction_is_asked_about_by_the_new_master(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)
@@ -156,6 +162,7 @@ async def test_an_open_transaction_is_asked_about_by_the_new_master(autojump_clo
         assert await bodies(producer) == [b"ended", b"open"]
 
 
+@pytest.mark.slow
 async def test_an_end_that_was_not_copied_is_asked_about_again(autojump_clock):
     """Its table of offsets says that all are through; the committed message never came."""
     async with group() as made:
@@ -176,6 +183,7 @@ async def test_an_end_that_was_not_copied_is_asked_about_again(autojump_clock):
         assert check.ext_fields["transactionId"] == "K1"
 
 
+@pytest.mark.slow
 async def test_a_slave_delivers_nothing_and_asks_no_producer(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)
@@ -211,6 +219,7 @@ async def test_every_send_that_a_sync_master_called_ok_is_there(ends_cleanly, au
         assert await bodies(await slave.connect()) == sent
 
 
+@pytest.mark.slow
 async def test_the_old_master_comes_back_as_a_slave_of_the_new_one(autojump_clock):
     async with group() as made:
         master, slave = await pair(made)

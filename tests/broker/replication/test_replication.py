@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import trio
 import trio.testing
 
@@ -66,6 +67,7 @@ async def test_the_ha_address_that_is_registered_is_broker_ip_2_and_ha_listen_po
         )
 
 
+@pytest.mark.slow
 async def test_ha_master_address_counts_more_than_what_the_name_server_says(autojump_clock):
     async with group() as made:
         master = await made.master(ha_listen_port=20_000)  # where no slave is
@@ -98,6 +100,7 @@ async def test_a_slave_hears_of_its_master_though_it_need_not_register(autojump_
         assert master.running.replication.status().in_sync_slave_nums == 1
 
 
+@pytest.mark.slow
 async def test_a_master_that_comes_back_is_followed_on(autojump_clock):
     async with group() as made:
         master = await made.master()

@@ -217,6 +217,7 @@ async def test_offsets_of_a_master_that_has_another_log_do_not_count(autojump_cl
         assert slave.running.offsets.query_offset("CG", "T", 0) == -1
 
 
+@pytest.mark.slow
 async def test_a_master_that_lost_its_disk_takes_no_topics_and_groups_from_its_slave(
     autojump_clock,
 ):
@@ -243,6 +244,7 @@ async def test_a_master_that_lost_its_disk_takes_no_topics_and_groups_from_its_s
         assert not {"T", "Kept"} & set(here.store.deleted_topics.names)
 
 
+@pytest.mark.slow
 async def test_what_clients_commit_at_the_slave_outlasts_the_masters_older_table(autojump_clock):
     async with group() as made:
         master, slave = await pair(made, slave_read_enable=True)
@@ -265,6 +267,7 @@ async def test_what_clients_commit_at_the_slave_outlasts_the_masters_older_table
         assert slave.running.offsets.query_offset("CG", "T", 0) == 10
 
 
+@pytest.mark.slow
 async def test_a_master_that_refuses_is_logged_once_and_asked_again(autojump_clock, caplog):
     async with group() as made:
         master = await made.master()

@@ -57,6 +57,7 @@ async def send(client, **more):
     return (await stored(client))[0]
 
 
+@pytest.mark.slow
 async def test_it_is_tried_sixteen_times_and_then_given_up(autojump_clock):
     async with broker_and_client() as (broker, client):
         first = message = await send(client, h=77)

@@ -180,6 +180,7 @@ async def test_a_bad_send_is_refused_in_words_and_the_next_one_works(
     assert [message.body for message in messages] == [b"before", b"after"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", ["e", "f", "g", "h", "j"])
 @pytest.mark.parametrize("text", [" 1", "1_0", "٣", "1e3", "0x10", "1.0", "²", "9" * 5_000])
 async def test_a_number_that_only_python_reads_is_refused_and_named(letter: str, text: str) -> None:

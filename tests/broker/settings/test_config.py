@@ -314,6 +314,7 @@ def test_every_supported_key_is_rocketmqs_with_rocketmqs_default() -> None:
     assert differing == {}
 
 
+@pytest.mark.slow
 def test_every_known_key_is_accepted_or_warned_of_by_name() -> None:
     fields = supported()
     for key, fact in known_keys().items():
@@ -335,6 +336,7 @@ KEYS = st.sampled_from(sorted(known_keys())) | st.text(max_size=12)
 VALUES = st.text(max_size=12) | st.integers().map(str) | st.sampled_from(["true", "SLAVE", "1"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=4))
 def test_any_lines_are_a_configuration_or_a_config_error(lines: list[tuple[str, str]]) -> None:
     text = "\n".join(f"{key}={value}" for key, value in lines)

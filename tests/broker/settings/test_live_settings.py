@@ -200,6 +200,7 @@ def test_every_key_that_is_declared_so_has_a_good_value_here() -> None:
     assert GOOD.keys() == {key for key, field in FIELDS.items() if field.metadata.get("live")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(GOOD))
 async def test_a_good_value_takes_effect_is_shown_and_saved(autojump_clock, key: str) -> None:
     disk = MemoryDisk()
@@ -257,6 +258,7 @@ async def test_a_key_that_trocket_does_not_have_is_refused_by_name(key, code, re
         assert key in answer.remark
 
 
+@pytest.mark.slow
 async def test_no_unsupported_key_of_rocketmq_is_accepted() -> None:
     async with broker_client() as client:
         for key in sorted(known_keys().keys() - FIELDS.keys()):
@@ -309,6 +311,7 @@ async def test_each_change_is_a_new_version_of_the_configuration() -> None:
         assert fastjson.loads(answer.ext_fields["version"].encode())["counter"] == 2
 
 
+@pytest.mark.slow
 def test_no_part_keeps_a_copy_of_a_key_that_may_change_from_when_it_was_created() -> None:
     """A copy belongs into a method that is called again: `settings_changed` for instance."""
     names = {FIELDS[key].name for key in GOOD}

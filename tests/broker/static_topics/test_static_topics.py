@@ -190,6 +190,7 @@ async def test_several_sends_at_once_are_stored_in_the_physical_queue_in_order()
         assert made.nodes["b"].running.store.max_offset(TOPIC, 0) == 20
 
 
+@pytest.mark.slow
 async def test_a_pull_is_held_until_a_message_comes():
     async with group() as network:
         made = await two(network)
@@ -260,6 +261,7 @@ def heartbeat_of_cg() -> bytes:
     return heartbeat("c1", consumer("CG", subscription(TOPIC))).to_body()
 
 
+@pytest.mark.slow
 async def test_a_queue_that_is_being_moved_takes_sends_and_its_old_messages_are_served():
     async with group() as network:
         made = await two(network)
@@ -299,6 +301,7 @@ async def test_a_broker_that_is_gone_costs_the_time_out_and_blocks_nobody():
         assert [each[1] for each in await consume(made.b, NEXT)] == []
 
 
+@pytest.mark.slow
 async def test_a_mapping_outlives_the_broker():
     async with group() as network:
         made = await two(network)
@@ -316,6 +319,7 @@ async def test_a_mapping_outlives_the_broker():
         assert b'"hostedQueues":{\n\t\t\t\t0:[' in text
 
 
+@pytest.mark.slow
 async def test_a_slave_has_its_masters_mappings():
     async with group() as network:
         made = await two(network)
@@ -365,6 +369,7 @@ def unchanged(node: Node) -> Iterator[None]:
     assert (table, node.running.topics.topic_config_table) == (before, topics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mapping", "remark"),
     [

@@ -161,6 +161,7 @@ def test_a_counter_is_there_before_the_first_sample() -> None:
     assert broker.growth(PUTS, "T")[0] == 1
 
 
+@pytest.mark.slow
 def test_a_minute_forgets_what_is_older_and_an_hour_does_not() -> None:
     broker = Broker()
     broker.queues["T", 0].put(*[10] * 60)

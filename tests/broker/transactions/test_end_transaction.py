@@ -153,6 +153,7 @@ async def test_a_plain_message_cannot_be_ended():
         assert (answer.code, len(await stored(client))) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_an_open_transaction_is_asked_about_fifteen_times_and_then_parked(autojump_clock):
     async with embedded_broker(server_channel_max_idle_time_seconds=10_000) as broker:
         client = await producer(broker)
@@ -192,6 +193,7 @@ async def test_an_open_transaction_is_asked_about_fifteen_times_and_then_parked(
         assert [message.body for message in await stored(client)] == [b"order"]
 
 
+@pytest.mark.slow
 async def test_a_check_that_is_answered_ends_it(autojump_clock):
     async with embedded_broker() as broker:
         client = await producer(broker)
@@ -224,6 +226,7 @@ async def test_an_answer_that_comes_late_still_ends_the_newest_copy(autojump_clo
         assert len(await stored(client)) == 1
 
 
+@pytest.mark.slow
 async def test_without_a_producer_no_check_is_counted(autojump_clock):
     async with broker_and_client() as (broker, client):
         await prepare(client)
@@ -260,6 +263,7 @@ async def test_an_unknown_state_is_not_answered_and_asked_about_again(autojump_c
         assert len(await asked(client)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 async def test_what_is_open_is_open_after_a_restart_and_nothing_else(clean, autojump_clock):
     disk, clock = MemoryDisk(), TrioClock()

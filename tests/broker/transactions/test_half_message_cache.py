@@ -189,6 +189,7 @@ def wrong_ends_and_a_rollback(half):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("serialize_type", [0, 1])
 @pytest.mark.parametrize("ends", [commits, wrong_ends_and_a_rollback])
 async def test_an_end_does_the_same_with_and_without_the_cache(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def test_progress_stops_at_the_oldest_that_is_open():
     assert table.current(7) is None
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_what_is_due_is_what_a_plain_list_says(data):
     table = OpenTransactions(block_count=data.draw(st.sampled_from([1, 2, 3, 256])))
@@ -91,6 +93,7 @@ def opened(count, due_ms):
     return table
 
 
+@pytest.mark.slow
 def test_an_open_transaction_is_a_few_bytes():
     """250,000 of them took 88 MB: as many as a stranger made in an hour."""
     rising, _ = traced_bytes(20_000, lambda: opened(20_000, lambda offset: DUE_MS + offset))
@@ -98,6 +101,7 @@ def test_an_open_transaction_is_a_few_bytes():
     assert max(rising, falling) < 48
 
 
+@pytest.mark.slow
 def test_what_is_through_is_forgotten():
     """Every tenth stays open, and was written again."""
     count = 20_000

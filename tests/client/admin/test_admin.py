@@ -70,6 +70,7 @@ async def register_dead_broker(client: Client, broker_id: int = 0) -> None:
     await client.request_name_server(RequestCode.REGISTER_BROKER, header, body)
 
 
+@pytest.mark.slow
 def test_an_unreachable_broker_is_named_and_the_answers_of_others_are_kept(do_once: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)

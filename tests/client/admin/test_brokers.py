@@ -76,6 +76,7 @@ def test_settings_of_name_servers_are_shown_by_address_and_changed_on_all(do_onc
     do_once(verb)
 
 
+@pytest.mark.slow
 def test_a_name_server_that_fails_is_named_and_the_others_are_changed(broker: Broker) -> None:
     async def verb() -> None:
         url = f"rocketmq://127.0.0.1:1;{broker.namesrv_address}"
@@ -100,6 +101,7 @@ def test_settings_travel_as_javas_properties() -> None:
         _properties_text({"a=b": "c"})
 
 
+@pytest.mark.slow
 def test_without_a_name_server_every_verb_says_so() -> None:
     async def main() -> None:
         async with Admin("127.0.0.1:1", wait_for_broker_s=0) as admin:

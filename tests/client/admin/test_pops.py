@@ -108,6 +108,7 @@ def test_a_receipt_that_is_shown_acknowledges_its_message(do_once: Do) -> None:
     do_once(verb)
 
 
+@pytest.mark.slow
 def test_stored_pops_are_read_from_the_records(do_once: Do, broker: Broker) -> None:
     """A time shorter than popCkStayBufferTimeOut is stored at once."""
 

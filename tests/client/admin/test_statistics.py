@@ -135,6 +135,7 @@ def test_a_topic_has_its_queues_and_its_traffic(do: Do, broker: Broker) -> None:
     do(verb)
 
 
+@pytest.mark.slow
 def test_units_begin_where_the_queue_begins() -> None:
     with Broker(config={"mappedFileSizeCommitLog": 4096}) as broker:
 
@@ -309,6 +310,7 @@ def test_the_groups_of_a_message_are_told_by_their_offsets(do: Do) -> None:
     do(verb)
 
 
+@pytest.mark.slow
 def test_an_offset_that_passed_is_no_delivery_when_members_want_different_tags(do: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.matrix import first_of
 from trocket.blocking import PushConsumer
 from trocket.client.options.push_options import CLOSE_TIMEOUT_S
 from trocket.interop.process import LineProcess
@@ -58,7 +59,7 @@ def start(kind: str, broker: Broker, group: str, folder: Path, limit_s: float) -
     return Service(kind, topic, f"{kind}-{group}", process, printed)
 
 
-@pytest.fixture(params=[CLOSE_TIMEOUT_S, 6.0])
+@pytest.fixture(params=first_of([6.0, CLOSE_TIMEOUT_S]))
 def limit_s(request: pytest.FixtureRequest) -> float:
     """The option `close_timeout_s` of the services: the default, and a shorter one."""
     return float(request.param)

@@ -54,6 +54,7 @@ IN_TURN_S = 3.0
 CHUNK = 100
 
 
+@pytest.mark.matrix
 def test_a_group_for_which_nothing_matches_commits_to_the_end(
     shared_site: Site, java_consumers: Mapping[str, JavaConsumers]
 ) -> None:

@@ -72,6 +72,7 @@ def test_uploaded_and_put_classes_let_exactly_the_matching_messages_pass(
         consume_with_ours(site, "ours_in_python", in_python)
 
 
+@pytest.mark.matrix
 def test_classes_that_nobody_uploads_let_exactly_the_matching_messages_pass(
     open_site: Callable[[OpenSite], Site],
     java_consumers: Mapping[str, JavaConsumers],

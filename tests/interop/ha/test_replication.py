@@ -100,7 +100,13 @@ class Cell:
 
 
 CELLS = [
-    *(Cell(roles, RESTARTS_AND_KILLS) for roles in FAST_ROLES),
+    *(
+        pytest.param(
+            Cell(roles, RESTARTS_AND_KILLS),
+            marks=() if roles == FAST_ROLES[0] else pytest.mark.matrix,
+        )
+        for roles in FAST_ROLES
+    ),
     *(
         pytest.param(Cell(roles, name), marks=pytest.mark.matrix)
         for roles in ROLES

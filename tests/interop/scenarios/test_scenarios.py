@@ -12,10 +12,13 @@ import pytest
 
 from trocket.interop.scenarios.jobs import missing_for
 from trocket.interop.scenarios.programs import Outcome
-from trocket.interop.scenarios.table import ALL, SCENARIOS, TROCKET, Scenario
+from trocket.interop.scenarios.table import ALL, JAVA_4, SCENARIOS, TROCKET, Scenario
 from trocket.interop.scenarios.verdicts import reason_to_skip
 
 from ..conftest import PEER_VARIABLE
+
+FAST = tuple(client for client in ALL if client != JAVA_4)
+"""The clients of `make test`."""
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
@@ -27,7 +30,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
             client,
             scenario,
             id=f"{scenario.name}-{client}",
-            marks=[] if client in ALL else [pytest.mark.matrix],
+            marks=[] if client in FAST else [pytest.mark.matrix],
         )
         for scenario in SCENARIOS
         for client in scenario.clients

@@ -24,7 +24,7 @@ COMPRESSED = 0x1
 TABLE_ROWS = 200
 
 
-@pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
+@pytest.fixture(scope="module", params=["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)])
 def version(request: pytest.FixtureRequest) -> str:
     """Of broker and client."""
     return str(request.param)
@@ -88,12 +88,7 @@ def test_a_table_goes_there_and_comes_back_by_tag_property_and_time(spark, clust
     assert len(read(endingTimestamp=str(stamps[0]))) == stamps.count(stamps[0])
 
 
-@pytest.mark.parametrize(
-    "version",
-    ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)],
-    indirect=True,
-    scope="module",
-)
+@pytest.mark.matrix
 def test_streams_both_ways_go_on_over_a_restart(spark, cluster, tmp_path) -> None:
     create_topics(cluster, both_ways.SOURCE, both_ways.SINK)
 

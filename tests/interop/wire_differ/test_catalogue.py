@@ -46,6 +46,7 @@ def test_codes_of_pop_are_asked_in_the_header_that_carries_them_and_refused_in_t
     assert {code for code, header in asked if header is SerializeType.ROCKETMQ} == codes
 
 
+@pytest.mark.slow
 def test_scripts_share_no_names():
     found: dict[str, set[str]] = {}
     for script in catalogue():

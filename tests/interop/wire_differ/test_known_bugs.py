@@ -77,6 +77,7 @@ def test_every_entry_names_a_row_of_the_documents():
     assert not missing
 
 
+@pytest.mark.slow
 def test_every_entry_is_about_a_request_of_the_catalogue():
     names = {
         f"{step.code.value}: {step.name}" for script in catalogue() for _, step in script.features()

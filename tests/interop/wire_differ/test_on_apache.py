@@ -7,12 +7,15 @@ import pytest
 from trocket.interop.report.cells import Cell, Verdict
 from trocket.interop.wire_differ.differ import jobs
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.slow,
+    pytest.mark.matrix,
+    pytest.mark.usefixtures("java"),
+]
 
 
-@pytest.mark.parametrize(
-    "apache", ["apache-5.5.0", pytest.param("apache-4.9.7", marks=pytest.mark.matrix)]
-)
+@pytest.mark.parametrize("apache", ["apache-5.5.0", "apache-4.9.7"])
 def test_every_request_is_answered_as_apache_answers_it(apache, tmp_path):
     (job,) = jobs("trocket", [apache])
     cells: list[Cell] = []

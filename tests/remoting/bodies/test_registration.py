@@ -111,6 +111,7 @@ def test_a_broken_registration_is_refused(body: bytes, reason: str) -> None:
         RegisterBrokerBody.from_body(body)
 
 
+@pytest.mark.slow
 def test_a_registration_that_inflates_too_far_is_refused() -> None:
     bomb = zlib.compress(b"\0" * (registration.INFLATED_SIZE_MAX + 1))
     assert len(bomb) < 40_000

@@ -169,6 +169,7 @@ def test_runs_archive_each_message_once_by_the_time_it_was_stored(place, spark, 
     assert found["topics"] == 1
 
 
+@pytest.mark.matrix
 def test_a_batch_that_broke_off_is_replaced_and_not_added(
     place, spark, capsys, monkeypatch
 ) -> None:
@@ -198,6 +199,7 @@ def test_a_batch_that_broke_off_is_replaced_and_not_added(
     assert place.kinds(capsys) == []
 
 
+@pytest.mark.matrix
 def test_faults_are_found_and_the_manifest_can_be_made_anew(place, spark, capsys) -> None:
     place.broker.create_topic("TopicOrder", queues=1)
     send(place, range(40))
@@ -251,6 +253,7 @@ def test_without_an_end_it_archives_what_comes(place, spark) -> None:
         query.stop()
 
 
+@pytest.mark.matrix
 def test_compaction_keeps_every_row_and_is_completed_when_it_broke_off(
     place, spark, capsys, monkeypatch
 ) -> None:

@@ -39,6 +39,7 @@ def parsed(*flags, has_sink=True):
     return read_flags(kind, "job", "A job.", [*CLUSTER, *flags])
 
 
+@pytest.mark.slow
 def test_flags_are_the_options_of_every_source_and_sink() -> None:
     given = parsed("--namespace", "ns", "--secrets-file", "/s", "--tls", "--tls-ca-file", "/ca",
                    "--option", "NUMRETRIES=7", "--option", "pullBatchSize=9",

@@ -40,6 +40,7 @@ def test_only_a_traceback_of_a_lost_worker_is_left_out(text: str, expected: str)
     assert "".join(without_lost_workers(text.splitlines(keepends=True))) == expected
 
 
+@pytest.mark.slow
 def test_a_child_writes_through_it_and_this_process_afterwards_does_not() -> None:
     written = f"begin\n{LOST}end\n"
     child = f"import sys; sys.stderr.write({written!r})"

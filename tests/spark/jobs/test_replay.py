@@ -136,6 +136,7 @@ def again(broker) -> Counter:
     )
 
 
+@pytest.mark.matrix
 def test_each_is_sent_once_over_runs_of_which_one_is_killed(
     filled, spark, tmp_path, capsys, monkeypatch
 ) -> None:

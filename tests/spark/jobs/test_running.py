@@ -170,6 +170,7 @@ def test_ctrl_c_in_a_call_to_java_is_no_traceback(spark, caplog, tmp_path) -> No
 
 
 @pytest.mark.java
+@pytest.mark.matrix
 def test_ctrl_c_while_spark_starts_is_status_130_and_leaves_no_java() -> None:
     line = [sys.executable, load("dlq_report").__file__, "--name-server", "127.0.0.1:1"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT.parent), *sys.path])}

@@ -65,6 +65,7 @@ def assert_whole(store):
     assert list(differences(store.log, store.queue_store, store.config)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 3)), min_size=1, max_size=40),
@@ -201,6 +202,7 @@ def test_a_bad_record_is_never_written_and_those_before_it_are(change, words):
     assert bodies(open_slave(disk)) == [b"good"]
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=4), st.integers(1, 3000))
 def test_any_bytes_are_a_log_or_the_one_documented_error(changes, piece):

@@ -151,6 +151,7 @@ async def test_what_was_answered_survives(autojump_clock, mode, seed):
             story.check(node.store)
 
 
+@pytest.mark.slow
 async def test_the_story_has_something_to_tell(autojump_clock):
     """Most sends of most seeds are answered, or the checks above would check nothing."""
     async with group(role=BrokerRole.SYNC_MASTER) as (master, slave, network):

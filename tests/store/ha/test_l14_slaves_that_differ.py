@@ -90,6 +90,7 @@ async def test_without_the_check_it_is_as_apaches(autojump_clock):
         assert log_bytes(slave.store) != log_bytes(master.store)
 
 
+@pytest.mark.slow
 async def test_under_sync_flush_a_masters_power_cut_makes_no_difference(autojump_clock):
     """A slave is sent only what its master keeps."""
     async with group(sync=True) as (master, slave, network):

@@ -4,6 +4,7 @@ where it has what the new one has not, it is refused, and nothing of it is overw
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from trocket.store.config import BrokerRole
@@ -22,6 +23,7 @@ async def swap(master, slave):
     await master.start()
 
 
+@pytest.mark.slow
 async def test_a_slave_without_its_master_stays_a_slave(autojump_clock):
     async with group() as (master, slave, _):
         fill(master.store, 5)
@@ -32,6 +34,7 @@ async def test_a_slave_without_its_master_stays_a_slave(autojump_clock):
         assert len(bodies(slave.store)) > 0
 
 
+@pytest.mark.slow
 async def test_the_old_masters_own_writes_are_kept_and_reported(autojump_clock):
     async with group() as (master, slave, network):
         fill(master.store, 50)

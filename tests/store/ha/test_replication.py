@@ -67,6 +67,7 @@ async def test_a_connection_may_break_at_any_byte(autojump_clock):
         assert len(network.connects) > cut
 
 
+@pytest.mark.slow
 async def test_what_is_committed_is_there_within_the_delay_of_the_link(autojump_clock):
     """No polling: Apache's sender polls every 100 ms."""
     async with group() as (master, slave, network):
@@ -81,6 +82,7 @@ async def test_what_is_committed_is_there_within_the_delay_of_the_link(autojump_
             await trio.sleep(3)
 
 
+@pytest.mark.slow
 async def test_a_slow_link_only_makes_it_late(autojump_clock):
     async with group() as (master, slave, network):
         network.piece_size, network.delay_s = 1000, 0.05
@@ -134,6 +136,7 @@ async def test_a_refused_connection_is_tried_again_every_5_s(autojump_clock):
         await caught_up(master.store, slave.store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["stop", "kill", "lose_power"])
 @pytest.mark.parametrize("who", ["master", "slave"])
 @pytest.mark.parametrize("sync", [False, True])
@@ -308,6 +311,7 @@ async def test_a_slave_whose_place_has_expired_is_refused_with_advice(autojump_c
         assert "have expired. Stop it, empty its store" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_slave_has_its_own_retention(autojump_clock):
     async with group() as (master, slave, _):
         slave.changes |= {"store_bytes_max": 3 * 65536, "disk_free_bytes_enough": 0}

@@ -86,6 +86,7 @@ def holes(draw):
     return hole, [entry._replace(before=hole.end) for entry in lost]
 
 
+@pytest.mark.slow
 @given(holes())
 def test_a_hole_is_filled_from_end_to_end_and_no_loss_is_left_out(case):
     hole, lost = case

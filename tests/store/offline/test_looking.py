@@ -363,6 +363,7 @@ def test_without_pyarrow_parquet_is_refused_with_what_to_install(monkeypatch):
         ParquetWriter(io.BytesIO(), inflate=True)
 
 
+@pytest.mark.slow
 def test_parquet_has_a_row_for_each_message():
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is an extra")
     file = io.BytesIO()

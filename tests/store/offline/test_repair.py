@@ -229,6 +229,7 @@ def test_a_missing_file_is_made_again_with_placeholders():
     assert len(lost) > 20
 
 
+@pytest.mark.slow
 def test_missing_files_at_either_end_are_filled_and_no_offset_is_given_out_twice():
     expected = by_place(stopped_store())
     for base in (0, 2 * FILE_SIZE):
@@ -474,6 +475,7 @@ def test_queues_of_apaches_stores_are_built_again_byte_for_byte(name, golden, tm
     assert compared > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["pwrite", "sync", "unlink", "rename", "resize"])
 def test_a_repair_that_fails_half_way_leaves_a_store_that_is_repaired_by_the_next(operation):
     expected = by_place(stopped_store()).keys()

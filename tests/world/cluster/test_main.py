@@ -33,6 +33,7 @@ def test_every_fault_comes_first_in_every_mode_and_meets_every_topology():
     assert met >= {(name, topology) for name in FAULTS for topology in TOPOLOGIES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_seed_leads_to_one_run(seed):
     assert play(seed).trace == play(seed).trace
@@ -56,6 +57,7 @@ def test_one_seed_leads_to_one_run_in_any_process():
     assert len(traces) == 1
 
 
+@pytest.mark.slow
 def test_the_summary_counts_runs_and_faults(capsys):
     assert main(["cluster", "--seeds", "3", "--from", "40", "--processes", "1"]) == 0
     output = capsys.readouterr().out
@@ -65,6 +67,7 @@ def test_the_summary_counts_runs_and_faults(capsys):
         assert name in output
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_with_what_shows_it_again(monkeypatch, capsys):
     """A SYNC_MASTER that waits for no slave."""
     monkeypatch.setattr(

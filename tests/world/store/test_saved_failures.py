@@ -49,6 +49,7 @@ SAVED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAVED)
 def test_a_run_that_once_failed_keeps_every_promise(name: str) -> None:
     workload, mode, seed, steps = SAVED[name]
