@@ -362,7 +362,9 @@ def play(program: Program) -> None:
     logger = logging.getLogger("trocket")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
+    game = Game(program)
     try:
-        Game(program).play()
+        game.play()
     finally:
+        game.machine.forget_links()
         logger.setLevel(level)

@@ -123,6 +123,13 @@ class Link(SocketTransport):
             self.to_broker.clear()
             self._on_readable()
 
+    def forget(self) -> None:
+        """Forget who waits for answers: no garbage collection finds cycles through a session, and
+        each program of a search would leave its broker in memory."""
+        self.closed = True
+        self.session = Session("the broker")
+        self._heard.clear()
+
 
 class Machine:
     """One broker after the other on one disk.
@@ -190,6 +197,9 @@ class Machine:
         while any(link.has_news for link in self._links):
             self.exchange()
             await trio.testing.wait_all_tasks_blocked()
+        for link in self._links:
+            if link.closed:
+                link.forget()
         self._links = [link for link in self._links if not link.closed]
         if not self.is_dead:
             self.quiet_ms = self.now_ms
@@ -257,8 +267,12 @@ class Machine:
         """A clean stop."""
         self._scope.cancel()
         await self._stopped.wait()
+        self.forget_links()
+
+    def forget_links(self) -> None:
+        """Close all connections, without a word to their peers."""
         for link in self._links:
-            link.closed = True
+            link.forget()
         self._links.clear()
 
     def die_after(self, writes: int) -> None:

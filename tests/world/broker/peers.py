@@ -87,7 +87,7 @@ class BrokerClient:
         on_answer: OnAnswer | None,
     ) -> bytes:
         """A request as bytes; without `on_answer` it is oneway."""
-        if self.link is None:
+        if self.link is None or not self.is_connected:
             return b""
         texts = {name: str(value) for name, value in fields.items()}
         request = RemotingCommand(code, texts, body)
