@@ -13,6 +13,21 @@ WARM_WINDOWS = 3
 WARM_SPREAD_MAX = 0.05
 """A rate is steady when this many windows in a row differ by no more than this share."""
 
+WARM_MINUTES = 5
+"""A JVM is warm when its rate and its CPU per message were steady for so long: it compiles for
+minutes, and three windows may agree meanwhile."""
+
+REPEAT_SHARE = 0.95
+"""A round is measured again when the reference was slower in it than this share of its best round:
+something else took the machine, and the ratio would flatter us."""
+REPEATS_MAX = 3
+"""Rounds that may be repeated in a workload; then what was measured stays, and is said."""
+
+BUSY_CORE = 0.9
+"""Of one core: a broker of one thread that uses as much is what limits the rate."""
+BUSY_MACHINE = 0.9
+"""Of all cores that broker and clients could use: then their CPU together limits the rate."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
@@ -26,6 +41,8 @@ class Figures:
       broker_cpu_us: CPU of the broker's process per message sent.
       clients_cpu_us: CPU of the benchmark programs together per message sent.
       other_cores: CPU that everything else on the machine took, in cores.
+      limit_share: the rate as a share of what the machine allows, which is the cores that nothing
+        else took, divided by the CPU of broker and clients per message.
       failed: sends and consumes that the programs counted as failed in this period.
       unexpected_checks: checks of transactions that the program did not ask for.
     """
@@ -41,8 +58,17 @@ class Figures:
     broker_cpu_us: float
     clients_cpu_us: float
     other_cores: float
+    limit_share: float | None = None
     failed: int = 0
     unexpected_checks: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minute:
+    """One minute of a warm-up: messages sent per s, and CPU of the broker per message."""
+
+    send_per_s: float
+    broker_cpu_us: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +78,13 @@ class WarmUp:
     Attributes:
       seconds: under load.
       windows: the last rates per second, by program.
+      minutes: the last WARM_MINUTES, of a JVM that was under load as long.
     """
 
     seconds: float
     is_steady: bool
     windows: dict[str, list[int]]
+    minutes: list[Minute] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +121,13 @@ class WorkloadResult:
 
     Attributes:
       error: why it ended early; "" if it did not.
+      repeated: rounds that were measured again, see REPEAT_SHARE.
     """
 
     workload: str
     brokers: list[BrokerResult]
     error: str = ""
+    repeated: int = 0
 
     @property
     def label(self) -> str:
@@ -130,13 +160,14 @@ METRICS = {
     "broker_cpu_us": "broker CPU µs/msg",
     "clients_cpu_us": "clients' CPU µs/msg",
     "other_cores": "other CPU, cores",
+    "limit_share": "share of the machine's limit",
     "failed": "failed",
     "unexpected_checks": "unexpected checks",
     "probe_refused": "probe refused",
 }
 """Titles of the members of `Figures` that have a row."""
 
-WITHOUT_RATIO = {"other_cores", "failed", "unexpected_checks", "probe_refused"}
+WITHOUT_RATIO = {"other_cores", "limit_share", "failed", "unexpected_checks", "probe_refused"}
 
 MEMORY_METRICS = {
     "start_s": "start s",
@@ -167,6 +198,47 @@ def windows_agree(rates: Sequence[float]) -> bool:
         return False
     mean = statistics.fmean(last)
     return mean > 0 and (max(last) - min(last)) / mean <= WARM_SPREAD_MAX
+
+
+def minutes_agree(minutes: Sequence[Minute]) -> bool:
+    """Whether rate and CPU per message of WARM_MINUTES differ by at most WARM_SPREAD_MAX each."""
+    if len(minutes) < WARM_MINUTES:
+        return False
+    columns = zip(*((one.send_per_s, one.broker_cpu_us) for one in minutes), strict=True)
+    return all(
+        max(column) - min(column) <= WARM_SPREAD_MAX * statistics.fmean(column)
+        for column in columns
+    )
+
+
+def limit_share(send_per_s: float, cpu_us: float, *, cores: float) -> float | None:
+    """See `Figures.limit_share`.
+
+    Args:
+      cpu_us: of broker and clients per message.
+      cores: that they could use.
+    """
+    return send_per_s * cpu_us / 1e6 / cores if cores > 0 else None
+
+
+def limited_by(rounds: Sequence[Figures]) -> str:
+    """What limited the rate of a broker's rounds, in words; "" without a round."""
+    if not rounds:
+        return ""
+    broker = statistics.median(one.send_per_s * one.broker_cpu_us for one in rounds) / 1e6
+    shares = [one.limit_share for one in rounds if one.limit_share is not None]
+    share = statistics.median(shares) if shares else 0.0
+    if share >= BUSY_MACHINE:
+        return f"the machine: broker and clients use {share:.0%} of it"
+    if broker >= BUSY_CORE:
+        return f"the broker, which uses {broker:.2f} cores"
+    return f"neither the broker ({broker:.2f} cores) nor the machine ({share:.0%})"
+
+
+def is_slow(rounds: Sequence[Figures]) -> bool:
+    """Whether the last round of the reference was slower than its best, see REPEAT_SHARE."""
+    rates = [one.send_per_s for one in rounds]
+    return bool(rates) and rates[-1] < REPEAT_SHARE * max(rates)
 
 
 def steady_rows(results: Iterable[WorkloadResult]) -> list[Row]:

@@ -22,11 +22,15 @@ import psutil
 from trocket.bench.kit import make_cluster, percentile, resident_mb
 from trocket.bench.official_disk import LogTrimmer
 from trocket.bench.official_figures import (
+    WARM_MINUTES,
     WARM_WINDOWS,
     BrokerResult,
     Figures,
     Memory,
+    Minute,
     WarmUp,
+    limit_share,
+    minutes_agree,
     windows_agree,
 )
 from trocket.bench.official_lines import (
@@ -57,6 +61,7 @@ IDLE_S = 2.0
 CONSUMER_START_TIMEOUT_S = 60.0
 ROUTE_TIMEOUT_S = 60.0
 FIRST_S = 60.0
+MINUTE_S = 60.0
 SETTLE_S = 10.0
 """After a broker and its programs are resumed; Producer pauses 3 s after a send that failed."""
 DRAIN_S = 0.5
@@ -167,6 +172,8 @@ class BrokerUnderLoad:
         self._programs: list[Program] = []
         self._loaded_s = 0.0
         self._start_s = self._idle_mb = 0.0
+        self._is_jvm = contender.peer != "trocket"
+        self._cpu: list[tuple[float, float]] = []  # moments, and the broker's CPU seconds till then
         self._trimmer = LogTrimmer(folder, is_read=workload.is_consumed)
         self._stack = ExitStack()
         self._cluster = (
@@ -216,7 +223,8 @@ class BrokerUnderLoad:
         return program
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Measure the first minute, then go on until the rates of all programs are steady.
+        """Measure the first minute, then go on until the rates of all programs are steady, and for
+        a JVM until rate and CPU per message were so for WARM_MINUTES.
 
         Args:
           limit_s: under load, after which they count as never steady; less than a minute makes the
@@ -228,11 +236,33 @@ class BrokerUnderLoad:
         while True:
             rates = {each.name: each.latest_rates(since_s) for each in self._programs}
             elapsed_s = time.monotonic() - self._loaded_s
-            is_steady = all(map(windows_agree, rates.values()))
+            minutes = self._minutes(since_s) if self._is_jvm else []
+            is_steady = all(map(windows_agree, rates.values())) and (
+                not self._is_jvm or minutes_agree(minutes)
+            )
             if is_steady or elapsed_s >= limit_s:
                 break
             self._wait(min(STEP_S, limit_s - elapsed_s))
-        self.result.warm_up = WarmUp(seconds=elapsed_s, is_steady=is_steady, windows=rates)
+        self.result.warm_up = WarmUp(
+            seconds=elapsed_s, is_steady=is_steady, windows=rates, minutes=minutes
+        )
+
+    def _minutes(self, since_s: float) -> list[Minute]:
+        """The last WARM_MINUTES; none if the load, without its first minute, is younger."""
+        minutes: list[Minute] = []
+        until_s = self._cpu[-1][0] if self._cpu else since_s
+        for number in range(WARM_MINUTES, 0, -1):
+            start_s, end_s = until_s - MINUTE_S * number, until_s - MINUTE_S * (number - 1)
+            reports = windows_between(self._programs[0].reports, start_s=start_s, end_s=end_s)
+            marks = [(at_s, cpu_s) for at_s, cpu_s in self._cpu if start_s <= at_s <= end_s]
+            if start_s < since_s or not reports or len(marks) < 2:
+                return []
+            rate = statistics.fmean(one.rate_per_s for one in reports)
+            (first_s, first_cpu_s), (last_s, last_cpu_s) = marks[0], marks[-1]
+            messages = max(rate * (last_s - first_s), 1.0)
+            cpu_us = (last_cpu_s - first_cpu_s) * 1e6 / messages
+            minutes.append(Minute(send_per_s=rate, broker_cpu_us=cpu_us))
+        return minutes
 
     def measure_round(self, *, windows: int) -> None:
         """One round after a resume."""
@@ -278,6 +308,7 @@ class BrokerUnderLoad:
         while (rest_s := end_s - time.monotonic()) > 0:
             time.sleep(min(STEP_S, rest_s))
             self._trimmer.trim()
+            self._cpu.append((time.monotonic(), cpu_seconds(self._cluster.pids[0])))
 
     def _mark(self) -> Mark:
         return Mark(
@@ -307,6 +338,7 @@ class BrokerUnderLoad:
         checks = [one.checks for one in sends if one.checks is not None]
         per_message = 1e6 / max(send_per_s * took_s, 1.0)
         latencies = sorted(probe.latencies_ms)
+        other_cores = max(0.0, machine_s - broker_s - clients_s) / took_s
         return Figures(
             seconds=took_s,
             send_per_s=send_per_s,
@@ -318,7 +350,12 @@ class BrokerUnderLoad:
             probe_refused=probe.refused,
             broker_cpu_us=broker_s * per_message,
             clients_cpu_us=clients_s * per_message,
-            other_cores=max(0.0, machine_s - broker_s - clients_s) / took_s,
+            other_cores=other_cores,
+            limit_share=limit_share(
+                send_per_s,
+                (broker_s + clients_s) * per_message,
+                cores=(os.cpu_count() or 1) - other_cores,
+            ),
             failed=sum(
                 failed_between(program.reports, start_s=first.at_s, end_s=end_s)
                 for program in self._programs

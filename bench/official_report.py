@@ -13,6 +13,7 @@ from trocket.bench.official_figures import (
     Row,
     WorkloadResult,
     first_minute_rows,
+    limited_by,
     memory_rows,
     steady_rows,
 )
@@ -55,6 +56,14 @@ def notes(results: Iterable[WorkloadResult]) -> list[str]:
             else:
                 state = f"NOT STEADY after {warm_up.seconds:.0f} s of load"
             found.append(f"{result.workload}, {broker.broker}: {state}; last windows: {windows}")
+            if broker.rounds:
+                limit = limited_by(broker.rounds)
+                found.append(f"{result.workload}, {broker.broker}: limited by {limit}")
+        if result.repeated:
+            found.append(
+                f"{result.workload}: {result.repeated} rounds were repeated, in which "
+                f"{result.brokers[0].broker} was slower than in its best one"
+            )
         if result.error:
             found.append(f"{result.workload}: ERROR, ended early: {result.error}")
     return found

@@ -113,7 +113,19 @@ def test_a_note_names_what_never_became_steady_and_its_windows() -> None:
         "batch, apache-5.5.0: NOT STEADY after 91 s of load;"
         " last windows: Producer 1,200, 1,300, 1,234"
     )
-    assert lines[2] == "batch: ERROR, ended early: the disk is full"
+    assert lines[-1] == "batch: ERROR, ended early: the disk is full"
+
+
+def test_notes_say_what_limited_each_broker_and_which_rounds_were_repeated() -> None:
+    slow = result("batch")
+    slow.repeated = 2
+    lines = notes([slow])
+    assert lines[1] == (
+        "batch, apache-5.5.0: limited by neither the broker (0.04 cores) nor the machine (0%)"
+    )
+    assert lines[-1] == (
+        "batch: 2 rounds were repeated, in which apache-5.5.0 was slower than in its best one"
+    )
 
 
 def test_a_document_has_only_its_results_replaced(tmp_path: Path) -> None:

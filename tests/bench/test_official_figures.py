@@ -10,10 +10,15 @@ from trocket.bench.official_figures import (
     BrokerResult,
     Figures,
     Memory,
+    Minute,
     WarmUp,
     WorkloadResult,
     first_minute_rows,
+    is_slow,
+    limit_share,
+    limited_by,
     memory_rows,
+    minutes_agree,
     steady_rows,
     windows_agree,
 )
@@ -113,3 +118,49 @@ def test_first_minute_and_memory_have_one_value_and_what_was_not_reached_none() 
     assert start.metric == "start s"
     assert start.values["apache-5.5.0"].median == 5.0
     assert memory_rows([both()])[0].ratios["trocket"].median == 1.0
+
+
+def minutes(rates: list[float], costs: list[float]) -> list[Minute]:
+    pairs = zip(rates, costs, strict=True)
+    return [Minute(send_per_s=rate, broker_cpu_us=cost) for rate, cost in pairs]
+
+
+@pytest.mark.parametrize(
+    ("rates", "costs", "expected"),
+    [
+        ([100, 101, 102, 103, 104], [30, 30, 30, 30, 30], True),
+        ([100, 101, 102, 103, 110], [30, 30, 30, 30, 30], False),
+        # It still compiles: the rate is that of the clients, but each message costs less.
+        ([100, 100, 100, 100, 100], [40, 36, 33, 31, 30], False),
+        ([100, 100, 100, 100], [30, 30, 30, 30], False),
+        ([], [], False),
+    ],
+)
+def test_a_jvm_is_warm_when_rate_and_cost_agree_over_minutes(rates, costs, expected) -> None:
+    assert minutes_agree(minutes(rates, costs)) is expected
+
+
+def test_the_share_of_the_machine_is_of_the_cores_that_are_left() -> None:
+    assert limit_share(50_000, 40.0, cores=2.0) == pytest.approx(1.0)
+    assert limit_share(10_000, 30.0, cores=1.5) == pytest.approx(0.2)
+    assert limit_share(1, 1, cores=0) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "cost", "share", "expected"),
+    [
+        (50_000, 10.0, 0.96, "the machine: broker and clients use 96% of it"),
+        (50_000, 19.0, 0.7, "the broker, which uses 0.95 cores"),
+        (10_000, 10.0, 0.4, "neither the broker (0.10 cores) nor the machine (40%)"),
+    ],
+)
+def test_what_limited_a_rate_is_said(rate, cost, share, expected) -> None:
+    one = replace(BASE, send_per_s=rate, broker_cpu_us=cost, limit_share=share)
+    assert limited_by([one]) == expected
+    assert limited_by([]) == ""
+
+
+def test_a_round_slower_than_the_best_one_is_slow() -> None:
+    assert not is_slow([])
+    for rates, expected in (([100.0, 96.0], False), ([100.0, 94.0], True), ([90.0, 100.0], False)):
+        assert is_slow([replace(BASE, send_per_s=rate) for rate in rates]) is expected
