@@ -5,115 +5,291 @@
 
 from __future__ import annotations
 
-from ..remoting.bodies import (
-    AclInfo,
-    ConsumeFromWhere,
-    MessageModel,
-    MessageQueue,
-    PolicyEntryInfo,
-    PolicyInfo,
-    UserInfo,
-)
-from ..remoting.compression import CompressionType
-from ..remoting.signature import Credentials
-from ..remoting.tls_options import TlsOptions
-from .admin import (
-    Admin,
-    BrokerConsumeStats,
-    BrokerFailure,
-    BrokerInfo,
-    BrokersError,
-    BrokerStats,
-    ClientInfo,
-    ClusterView,
-    DirectlyConsumed,
-    FilterClassInfo,
-    GroupClients,
-    GroupInfo,
-    GroupLag,
-    GroupPops,
-    GroupProgress,
-    Growth,
-    InvisibleMessage,
-    MessageTrace,
-    MessageTrack,
-    NotFoundError,
-    PoppedQueue,
-    ProducerInfo,
-    QueueLag,
-    QueueOffsets,
-    QueueProgress,
-    QueueReset,
-    QueueSpan,
-    QueueState,
-    QueueUnit,
-    Rates,
-    RequestModeInfo,
-    RunningInfo,
-    StaticTopicInfo,
-    StatsSnapshot,
-    SubscriptionInfo,
-    TopicInfo,
-    TopicOnBroker,
-    TopicStats,
-    TracedConsumption,
-    TracedRecall,
-    TracedSend,
-    TracedTransactionEnd,
-)
-from .connection.client import Client
-from .connection.connection_log import ConnectionChange, ConnectionEvent
-from .connection.options import ClientOptions, Dial
-from .core.allocation import (
-    AllocateMachineRoomNearby,
-    AllocateMessageQueueAveragely,
-    AllocateMessageQueueAveragelyByCircle,
-    AllocateMessageQueueByConfig,
-    AllocateMessageQueueByMachineRoom,
-    AllocateMessageQueueConsistentHash,
-    AllocateMessageQueueStrategy,
-)
-from .core.queue_requests import PullStatus
-from .core.subscription import FilterClass, MessageSelector, Sql, Tag
-from .core.trace_records import ConsumeOutcome, TracedType
-from .errors import (
-    AccessDeniedError,
-    AlreadySettledError,
-    Attempt,
-    BadAnswerError,
-    BusyError,
-    ClientError,
-    ClosedError,
-    ConfigurationError,
-    ConnectError,
-    ExpiredReceiptError,
-    ForkedError,
-    HandlerTimeoutError,
-    MessageRefusedError,
-    ReplyTimeoutError,
-    RequestTimeoutError,
-    RouteNotFoundError,
-    SendError,
-    ServerError,
-    UndeliveredError,
-    WrongLoopError,
-)
-from .messages.interceptor import Interceptor
-from .messages.message import Message, ReceivedMessage, SendResult, SendStatus
-from .messages.transaction import Transaction, TransactionResult, TransactionState
-from .options.consumer_options import ConsumerOptions
-from .options.push_options import PushConsumerOptions, RebalanceListener, RetryLater
-from .options.send_options import ProducerOptions
-from .options.simple_options import SimpleConsumerOptions
-from .popping.popped_message import PoppedMessage
-from .popping.simple_consumer import SimpleConsumer
-from .pulling.pull_consumer import PullConsumer, PullConsumerOptions, Pulled
-from .pushing.push_consumer import BatchHandler, Handler, PushConsumer
-from .pushing.pushed_message import PushedMessage
-from .replying import Replier, replying
-from .sending.producer import Producer, Selector
-from .sending.send_buffer import Delivery
-from .sending.transaction_producer import Check, LocalTransaction, TransactionProducer
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..remoting.bodies import (
+        AclInfo,
+        ConsumeFromWhere,
+        MessageModel,
+        MessageQueue,
+        PolicyEntryInfo,
+        PolicyInfo,
+        UserInfo,
+    )
+    from ..remoting.compression import CompressionType
+    from ..remoting.signature import Credentials
+    from ..remoting.tls_options import TlsOptions
+    from .admin import (
+        Admin,
+        BrokerConsumeStats,
+        BrokerFailure,
+        BrokerInfo,
+        BrokersError,
+        BrokerStats,
+        ClientInfo,
+        ClusterView,
+        DirectlyConsumed,
+        FilterClassInfo,
+        GroupClients,
+        GroupInfo,
+        GroupLag,
+        GroupPops,
+        GroupProgress,
+        Growth,
+        InvisibleMessage,
+        MessageTrace,
+        MessageTrack,
+        NotFoundError,
+        PoppedQueue,
+        ProducerInfo,
+        QueueLag,
+        QueueOffsets,
+        QueueProgress,
+        QueueReset,
+        QueueSpan,
+        QueueState,
+        QueueUnit,
+        Rates,
+        RequestModeInfo,
+        RunningInfo,
+        StaticTopicInfo,
+        StatsSnapshot,
+        SubscriptionInfo,
+        TopicInfo,
+        TopicOnBroker,
+        TopicStats,
+        TracedConsumption,
+        TracedRecall,
+        TracedSend,
+        TracedTransactionEnd,
+    )
+    from .connection.client import Client
+    from .connection.connection_log import ConnectionChange, ConnectionEvent
+    from .connection.options import ClientOptions, Dial
+    from .core.allocation import (
+        AllocateMachineRoomNearby,
+        AllocateMessageQueueAveragely,
+        AllocateMessageQueueAveragelyByCircle,
+        AllocateMessageQueueByConfig,
+        AllocateMessageQueueByMachineRoom,
+        AllocateMessageQueueConsistentHash,
+        AllocateMessageQueueStrategy,
+    )
+    from .core.queue_requests import PullStatus
+    from .core.subscription import FilterClass, MessageSelector, Sql, Tag
+    from .core.trace_records import ConsumeOutcome, TracedType
+    from .errors import (
+        AccessDeniedError,
+        AlreadySettledError,
+        Attempt,
+        BadAnswerError,
+        BusyError,
+        ClientError,
+        ClosedError,
+        ConfigurationError,
+        ConnectError,
+        ExpiredReceiptError,
+        ForkedError,
+        HandlerTimeoutError,
+        MessageRefusedError,
+        ReplyTimeoutError,
+        RequestTimeoutError,
+        RouteNotFoundError,
+        SendError,
+        ServerError,
+        UndeliveredError,
+        WrongLoopError,
+    )
+    from .messages.interceptor import Interceptor
+    from .messages.message import Message, ReceivedMessage, SendResult, SendStatus
+    from .messages.transaction import Transaction, TransactionResult, TransactionState
+    from .options.consumer_options import ConsumerOptions
+    from .options.push_options import PushConsumerOptions, RebalanceListener, RetryLater
+    from .options.send_options import ProducerOptions
+    from .options.simple_options import SimpleConsumerOptions
+    from .popping.popped_message import PoppedMessage
+    from .popping.simple_consumer import SimpleConsumer
+    from .pulling.pull_consumer import PullConsumer, PullConsumerOptions, Pulled
+    from .pushing.push_consumer import BatchHandler, Handler, PushConsumer
+    from .pushing.pushed_message import PushedMessage
+    from .replying import Replier, replying
+    from .sending.producer import Producer, Selector
+    from .sending.send_buffer import Delivery
+    from .sending.transaction_producer import Check, LocalTransaction, TransactionProducer
+else:
+    # A program mostly uses a producer or a consumer, and administration alone is half of all code.
+    _NAMES = {
+        "..remoting.bodies": (
+            "AclInfo",
+            "ConsumeFromWhere",
+            "MessageModel",
+            "MessageQueue",
+            "PolicyEntryInfo",
+            "PolicyInfo",
+            "UserInfo",
+        ),
+        "..remoting.compression": ("CompressionType",),
+        "..remoting.signature": ("Credentials",),
+        "..remoting.tls_options": ("TlsOptions",),
+        ".admin": (
+            "Admin",
+            "BrokerConsumeStats",
+            "BrokerFailure",
+            "BrokerInfo",
+            "BrokersError",
+            "BrokerStats",
+            "ClientInfo",
+            "ClusterView",
+            "DirectlyConsumed",
+            "FilterClassInfo",
+            "GroupClients",
+            "GroupInfo",
+            "GroupLag",
+            "GroupPops",
+            "GroupProgress",
+            "Growth",
+            "InvisibleMessage",
+            "MessageTrace",
+            "MessageTrack",
+            "NotFoundError",
+            "PoppedQueue",
+            "ProducerInfo",
+            "QueueLag",
+            "QueueOffsets",
+            "QueueProgress",
+            "QueueReset",
+            "QueueSpan",
+            "QueueState",
+            "QueueUnit",
+            "Rates",
+            "RequestModeInfo",
+            "RunningInfo",
+            "StaticTopicInfo",
+            "StatsSnapshot",
+            "SubscriptionInfo",
+            "TopicInfo",
+            "TopicOnBroker",
+            "TopicStats",
+            "TracedConsumption",
+            "TracedRecall",
+            "TracedSend",
+            "TracedTransactionEnd",
+        ),
+        ".connection.client": ("Client",),
+        ".connection.connection_log": (
+            "ConnectionChange",
+            "ConnectionEvent",
+        ),
+        ".connection.options": (
+            "ClientOptions",
+            "Dial",
+        ),
+        ".core.allocation": (
+            "AllocateMachineRoomNearby",
+            "AllocateMessageQueueAveragely",
+            "AllocateMessageQueueAveragelyByCircle",
+            "AllocateMessageQueueByConfig",
+            "AllocateMessageQueueByMachineRoom",
+            "AllocateMessageQueueConsistentHash",
+            "AllocateMessageQueueStrategy",
+        ),
+        ".core.queue_requests": ("PullStatus",),
+        ".core.subscription": (
+            "FilterClass",
+            "MessageSelector",
+            "Sql",
+            "Tag",
+        ),
+        ".core.trace_records": (
+            "ConsumeOutcome",
+            "TracedType",
+        ),
+        ".errors": (
+            "AccessDeniedError",
+            "AlreadySettledError",
+            "Attempt",
+            "BadAnswerError",
+            "BusyError",
+            "ClientError",
+            "ClosedError",
+            "ConfigurationError",
+            "ConnectError",
+            "ExpiredReceiptError",
+            "ForkedError",
+            "HandlerTimeoutError",
+            "MessageRefusedError",
+            "ReplyTimeoutError",
+            "RequestTimeoutError",
+            "RouteNotFoundError",
+            "SendError",
+            "ServerError",
+            "UndeliveredError",
+            "WrongLoopError",
+        ),
+        ".messages.interceptor": ("Interceptor",),
+        ".messages.message": (
+            "Message",
+            "ReceivedMessage",
+            "SendResult",
+            "SendStatus",
+        ),
+        ".messages.transaction": (
+            "Transaction",
+            "TransactionResult",
+            "TransactionState",
+        ),
+        ".options.consumer_options": ("ConsumerOptions",),
+        ".options.push_options": (
+            "PushConsumerOptions",
+            "RebalanceListener",
+            "RetryLater",
+        ),
+        ".options.send_options": ("ProducerOptions",),
+        ".options.simple_options": ("SimpleConsumerOptions",),
+        ".popping.popped_message": ("PoppedMessage",),
+        ".popping.simple_consumer": ("SimpleConsumer",),
+        ".pulling.pull_consumer": (
+            "PullConsumer",
+            "PullConsumerOptions",
+            "Pulled",
+        ),
+        ".pushing.push_consumer": (
+            "BatchHandler",
+            "Handler",
+            "PushConsumer",
+        ),
+        ".pushing.pushed_message": ("PushedMessage",),
+        ".replying": (
+            "Replier",
+            "replying",
+        ),
+        ".sending.producer": (
+            "Producer",
+            "Selector",
+        ),
+        ".sending.send_buffer": ("Delivery",),
+        ".sending.transaction_producer": (
+            "Check",
+            "LocalTransaction",
+            "TransactionProducer",
+        ),
+    }
+    _MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(module, __name__), name)
+        globals()[name] = value  # found without __getattr__ from now on
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "AccessDeniedError",
