@@ -87,6 +87,8 @@ CRC32_NAME = PROPERTY_CRC32.encode()
 KEYS_HEAD = f"{PROPERTY_KEYS}\x01".encode()
 TAGS_HEAD = f"{PROPERTY_TAGS}\x01".encode()
 WAIT_HEAD = f"{PROPERTY_WAIT_STORE_MSG_OK}\x01".encode()
+WAIT_OFF = WAIT_HEAD + b"false"
+"""The property of a message whose sender does not wait for the disk."""
 DELAY_HEAD = f"{PROPERTY_DELAY_TIME_LEVEL}\x01".encode()
 MSG_REGION_HEAD = f"{PROPERTY_MSG_REGION}\x01".encode()
 UNIQUE_KEY_HEAD = f"{PROPERTY_UNIQUE_KEY}\x01".encode()

@@ -29,6 +29,7 @@ class Extension(Protocol):
         self,
         command_class: type,
         no_fields: Mapping[str, str],
+        languages: dict[str, int],
         header_size_max: int,
         fields_max: int,
         data: bytes,
@@ -38,9 +39,10 @@ class Extension(Protocol):
         commands: list[Any],
         /,
     ) -> int:
-        """Decode frames with a binary header, no remark, and not of pulls, from a position on.
+        """Decode frames from a position on, but not remarks, and not pulls with a binary header.
 
         Args:
+          languages: codes by the names that JSON headers have.
           has_runs: stop before a send that can begin a run of `pack_sends`.
 
         Returns: the position of the first byte that is not decoded: of an incomplete frame, or of

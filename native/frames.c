@@ -1,4 +1,4 @@
-/* Frames with a binary header, from received bytes to commands.
+/* Frames from received bytes to commands.
 
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
@@ -115,21 +115,26 @@ decode_fields(State *state, Span fields, Py_ssize_t fields_max)
     return decoded;
 }
 
+/* The numbers of a command without a remark. */
+typedef struct {
+    int32_t code, opaque, flag, version;
+    long language, serialize_type;
+} Numbers;
+
 /* A command of its parts; steals `fields`. */
 static PyObject *
-make_command(State *state, PyObject *command_class, PyObject *fields, const uint8_t *header,
-             Span body)
+make_command(PyObject *command_class, PyObject *fields, Numbers numbers, Span body)
 {
     PyObject *parts[9] = {
-        PyLong_FromLong((int16_t)load_u16(header)),
+        PyLong_FromLong(numbers.code),
         fields,
         PyBytes_FromStringAndSize((const char *)body.bytes, (Py_ssize_t)body.size),
         Py_NewRef(Py_None), /* remark */
-        PyLong_FromLong((int32_t)load_u32(header + 5)),
-        PyLong_FromLong((int32_t)load_u32(header + 9)),
-        PyLong_FromLong(header[2]),
-        PyLong_FromLong((int16_t)load_u16(header + 3)),
-        Py_NewRef(state->one), /* serialize_type */
+        PyLong_FromLong(numbers.opaque),
+        PyLong_FromLong(numbers.flag),
+        PyLong_FromLong(numbers.language),
+        PyLong_FromLong(numbers.version),
+        PyLong_FromLong(numbers.serialize_type),
     };
     PyObject *command = NULL;
     int complete = 1;
@@ -144,7 +149,7 @@ make_command(State *state, PyObject *command_class, PyObject *fields, const uint
 
 /* The limits of frames, and the objects that commands are made of; borrowed from the caller. */
 typedef struct {
-    PyObject *command_class, *no_fields;
+    PyObject *command_class, *no_fields, *languages;
     FrameLimits limits;
     Py_ssize_t fields_max;
     int has_runs; /* plain sends are left for a run */
@@ -182,10 +187,47 @@ binary_fields(const Frame *frame, Span *fields)
     return 1;
 }
 
+/* The code of the language that a JSON header names; -1 with an exception: there is no table. */
+static long
+language_of(State *state, const Reading *reading, Span name)
+{
+    Name *slot = NULL;
+    if (name.bytes == NULL)
+        name = (Span){(const uint8_t *)"JAVA", 4}; /* as in RocketMQ */
+    if (name.size <= NAME_SIZE_MAX && is_ascii(name) && (slot = name_slot(state, name)) == NULL)
+        return -1;
+    PyObject *code = slot ? PyDict_GetItemWithError(reading->languages, slot->name) : NULL;
+    if (code == NULL && !PyErr_Occurred())
+        code = PyDict_GetItemString(reading->languages, "OTHER");
+    return code ? PyLong_AsLong(code) : -1;
+}
+
 /* NULL without an exception: it is not usual. */
 static PyObject *
-decode_frame(State *state, const Reading *reading, const Frame *frame)
+decode_json_frame(State *state, const Reading *reading, const Frame *frame, Unescaped *unescaped)
 {
+    JsonHeader header;
+    if (!read_json_header(frame->header, any_code, &header, unescaped))
+        return NULL;
+    long language = language_of(state, reading, header.language);
+    if (language == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *fields = header.has_fields ? PyDict_New() : Py_NewRef(reading->no_fields);
+    for (int at = 0; fields != NULL && at < header.field_count; at++)
+        if (add_field(state, fields, header.fields[at].name, header.fields[at].value) < 0)
+            Py_CLEAR(fields);
+    if (fields == NULL)
+        return NULL;
+    Numbers numbers = {header.code, header.opaque, header.flag, header.version, language, 0};
+    return make_command(reading->command_class, fields, numbers, frame->body);
+}
+
+/* NULL without an exception: it is not usual. */
+static PyObject *
+decode_frame(State *state, const Reading *reading, const Frame *frame, Unescaped *unescaped)
+{
+    if (frame->serialization == JSON)
+        return decode_json_frame(state, reading, frame, unescaped);
     Span block;
     /* Python knows most pulls by their bytes: remoting/pull_fields.py. */
     if (!binary_fields(frame, &block) || load_u16(frame->header.bytes) == PULL_MESSAGE)
@@ -194,7 +236,11 @@ decode_frame(State *state, const Reading *reading, const Frame *frame)
                                        : decode_fields(state, block, reading->fields_max);
     if (fields == NULL)
         return NULL;
-    return make_command(state, reading->command_class, fields, frame->header.bytes, frame->body);
+    const uint8_t *header = frame->header.bytes;
+    Numbers numbers = {(int16_t)load_u16(header), (int32_t)load_u32(header + 5),
+                       (int32_t)load_u32(header + 9), (int16_t)load_u16(header + 3),
+                       header[2], 1};
+    return make_command(reading->command_class, fields, numbers, frame->body);
 }
 
 /* Decode frames up to one that is not usual, or that begins a run. Returns the bytes of the decoded
@@ -207,11 +253,13 @@ decode_all(State *state, const Reading *reading, Span data, PyObject *commands,
     Frame frame;
     SendHeader send;
     while (next_frame(data, reading->limits, &frame)) {
+        unescaped->size = 0; /* nothing points to the strings of the frame before */
         if (reading->has_runs && read_send(&frame, unescaped, &send)) {
             *begins_run = 1;
             break;
         }
-        PyObject *command = decode_frame(state, reading, &frame);
+        unescaped->size = 0;
+        PyObject *command = decode_frame(state, reading, &frame, unescaped);
         if (command == NULL) {
             if (PyErr_Occurred())
                 return -1;
@@ -227,25 +275,27 @@ decode_all(State *state, const Reading *reading, Span data, PyObject *commands,
     return data.bytes - start;
 }
 
-/* decode_frames(command_class, no_fields, header_size_max, fields_max, data, position,
+/* decode_frames(command_class, no_fields, languages, header_size_max, fields_max, data, position,
                  frame_size_max, has_runs, commands) -> position, or -1 - position at a run */
 PyObject *
 decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (argument_count("decode_frames", count, 9) < 0)
+    if (argument_count("decode_frames", count, 10) < 0)
         return NULL;
     Reading reading = {.command_class = arguments[0],
                        .no_fields = arguments[1],
-                       .limits = {.frame_size_max = PyLong_AsSize_t(arguments[6]),
-                                  .header_size_max = PyLong_AsSize_t(arguments[2])},
-                       .fields_max = PyLong_AsSsize_t(arguments[3]),
-                       .has_runs = arguments[7] == Py_True};
-    PyObject *received = arguments[4], *commands = arguments[8];
-    Py_ssize_t position = PyLong_AsSsize_t(arguments[5]);
+                       .languages = arguments[2],
+                       .limits = {.frame_size_max = PyLong_AsSize_t(arguments[7]),
+                                  .header_size_max = PyLong_AsSize_t(arguments[3])},
+                       .fields_max = PyLong_AsSsize_t(arguments[4]),
+                       .has_runs = arguments[8] == Py_True};
+    PyObject *received = arguments[5], *commands = arguments[9];
+    Py_ssize_t position = PyLong_AsSsize_t(arguments[6]);
     if (PyErr_Occurred())
         return NULL;
-    if (!PyList_CheckExact(commands)) {
-        PyErr_SetString(PyExc_TypeError, "decode_frames() appends to a list");
+    if (!PyList_CheckExact(commands) || !PyDict_CheckExact(reading.languages)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "decode_frames() takes a dict of languages, and appends to a list");
         return NULL;
     }
     if (!PyBytes_CheckExact(received) || position < 0 || position > PyBytes_GET_SIZE(received))

@@ -1,11 +1,19 @@
-/* JSON headers of requests, as the clients of all languages write them: an object of numbers and
+/* JSON headers of commands, as peers in all languages write them: an object of numbers and
    short strings, and in it `extFields`, an object of strings.
 
    Pure Python: `_decode_json` of remoting/codec.py. What this scanner takes means the same there;
    it leaves out much that is legal, such as a member twice, or any other member. */
 #include "native.h"
 
-#define CODE 1 /* the bit of the member `code` */
+/* the bits of two members */
+#define CODE 1
+#define EXT_FIELDS 8
+
+int
+any_code(int32_t Py_UNUSED(code))
+{
+    return 1;
+}
 
 static void
 skip_space(Span *text)
@@ -163,7 +171,6 @@ read_fields(Span *text, JsonHeader *header, Unescaped *unescaped)
 static int
 read_member(Span *text, Span name, JsonHeader *header, Unescaped *unescaped)
 {
-    int32_t version;
     Span ignored;
     if (equals(name, TEXT("code")))
         return read_int32(text, &header->code) ? CODE : 0;
@@ -172,11 +179,11 @@ read_member(Span *text, Span name, JsonHeader *header, Unescaped *unescaped)
     if (equals(name, TEXT("opaque")))
         return read_int32(text, &header->opaque) ? 4 : 0;
     if (equals(name, TEXT("extFields")))
-        return read_fields(text, header, unescaped) ? 8 : 0;
+        return read_fields(text, header, unescaped) ? EXT_FIELDS : 0;
     if (equals(name, TEXT("version")))
-        return read_int32(text, &version) ? 16 : 0;
+        return read_int32(text, &header->version) ? 16 : 0;
     if (equals(name, TEXT("language")))
-        return read_string(text, unescaped, &ignored) ? 32 : 0;
+        return read_string(text, unescaped, &header->language) ? 32 : 0;
     if (equals(name, TEXT("serializeTypeCurrentRPC")))
         return read_string(text, unescaped, &ignored) ? 64 : 0;
     if (equals(name, TEXT("remark")))
@@ -184,7 +191,7 @@ read_member(Span *text, Span name, JsonHeader *header, Unescaped *unescaped)
     return 0;
 }
 
-/* Read the header of a request with a wanted code; 0: it is another one, or not usual.
+/* Read the header of a command with a wanted code; 0: it is another one, or not usual.
    `unescaped` still has room for the whole text. */
 int
 read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
@@ -192,7 +199,8 @@ read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
 {
     Span name, whole = text;
     int seen = 0;
-    header->code = header->flag = header->opaque = 0;
+    header->code = header->flag = header->opaque = header->version = 0;
+    header->language.bytes = NULL;
     header->field_count = 0;
     if (!skip(&text, '{'))
         return 0;
@@ -207,5 +215,6 @@ read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
     if (!skip(&text, '}'))
         return 0;
     skip_space(&text);
+    header->has_fields = (seen & EXT_FIELDS) != 0;
     return text.size == 0 && seen & CODE && is_utf8(whole);
 }

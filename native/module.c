@@ -165,9 +165,8 @@ execute(PyObject *module)
 {
     State *state = state_of(module);
     make_crc_table(state);
-    state->one = PyLong_FromLong(1);
     state->schedule_topic = PyUnicode_InternFromString("SCHEDULE_TOPIC_XXXX");
-    if (state->one == NULL || state->schedule_topic == NULL)
+    if (state->schedule_topic == NULL)
         return -1;
     ATTRIBUTES(INTERN_NAME)
     if (add_names(module) < 0 || add_queue_type(module, state) < 0)
@@ -184,7 +183,6 @@ traverse(PyObject *module, visitproc visit, void *arg)
     State *state = state_of(module);
     if (state == NULL)
         return 0;
-    Py_VISIT(state->one);
     Py_VISIT(state->queue_type);
     Py_VISIT(state->schedule_topic);
     ATTRIBUTES(VISIT_NAME)
@@ -201,7 +199,6 @@ clear(PyObject *module)
     State *state = state_of(module);
     if (state == NULL)
         return 0;
-    Py_CLEAR(state->one);
     Py_CLEAR(state->queue_type);
     Py_CLEAR(state->schedule_topic);
     ATTRIBUTES(CLEAR_NAME)

@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     uint32_t crc[8][256];
     Name names[NAMES_COUNT];
-    PyObject *one, *queue_type;
+    PyObject *queue_type;
     PyObject *schedule_topic; /* the name of the topic of delayed messages */
     ATTRIBUTES(DECLARE_NAME)  /* their names */
 } State;
@@ -128,8 +128,9 @@ typedef struct {
 } Field;
 
 typedef struct {
-    int32_t code, flag, opaque;
-    int field_count;
+    int32_t code, flag, opaque, version;
+    Span language; /* `bytes` is NULL where there is none */
+    int has_fields, field_count;
     Field fields[FIELDS_MAX];
 } JsonHeader;
 
@@ -142,6 +143,7 @@ typedef struct {
 
 int read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
                      Unescaped *unescaped);
+int any_code(int32_t code);
 
 /* properties.c */
 typedef struct {

@@ -172,7 +172,12 @@ def usual_frames(native: Extension | None) -> DecodeUsual | None:
     if native is None:
         return None
     return partial(
-        native.decode_frames, RemotingCommand, NO_EXT_FIELDS, HEADER_SIZE_MAX, EXT_FIELDS_MAX
+        native.decode_frames,
+        RemotingCommand,
+        NO_EXT_FIELDS,
+        LANGUAGES,
+        HEADER_SIZE_MAX,
+        EXT_FIELDS_MAX,
     )
 
 

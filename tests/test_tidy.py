@@ -80,6 +80,7 @@ HOT = "made for each frame, message or run, and names of arguments double the ti
 PARTS = "parts of one assembly, each of its own type: mypy finds two that are exchanged"
 
 MANY_VALUES: dict[str, str] = {
+    "CachedHalf": HOT,
     "GetMessageResult": HOT,
     "Holding": HOT,
     "InnerMessage": HOT,

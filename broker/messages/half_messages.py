@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...common.java_hash import tags_code
 from ...common.message_properties import (
+    MSG_REGION_HEAD,
     PRODUCER_GROUP_NAME,
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
     PROPERTY_DELAY_TIME_LEVEL,
@@ -41,6 +42,7 @@ from ...common.message_properties import (
     TRANSACTION_PREPARED_NAME,
     UNIQUE_KEY_HEAD,
     UNIQUE_KEY_NAME,
+    WAIT_OFF,
     find_property,
 )
 from ...common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -53,6 +55,7 @@ from ...remoting.sys_flag import (
 )
 from .admission import STRIPPED_NAMES, real_place
 from .inner_message import InnerMessage
+from .message_priority import PRIORITY_HEAD
 
 REMOVE_TAG: Final = "d"
 """Tag of op messages. Source: TransactionalMessageUtil.REMOVE_TAG."""
@@ -78,6 +81,7 @@ _UNUSUAL_TOKENS: Final = (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode() + b"\1",
     PROPERTY_TRANSACTION_ID.encode() + b"\1",
     PROPERTY_DELAY_TIME_LEVEL.encode() + b"\1",
+    PRIORITY_HEAD,
     b"TIMER_DEL",
     # With these the record may get a checksum.
     b"#",
@@ -94,7 +98,12 @@ TRAITS_CACHED_SIZE_MAX: Final = 1024
 messages of a producer often differ in nothing but their unique key."""
 
 
-def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
+HalfTraits: TypeAlias = tuple[str, int, bool]
+"""Group, tags code, and whether the answer waits for disk and slaves, of a usual half message. A
+plain tuple: each transaction takes it apart."""
+
+
+def usual_half(properties: bytes) -> tuple[bytes, HalfTraits] | None:
     """Examine the properties of a message in a transaction.
 
     A usual one is stored as it came, its half message has the same properties and three at their
@@ -102,7 +111,7 @@ def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
 
     Args:
       properties: encoded, with those that the broker adds, and a separator at their end.
-    Returns: its unique key, its group and its tags code; None: it is not usual.
+    Returns: its unique key and its traits; None: it is not usual.
     """
     at = properties.find(UNIQUE_KEY_HEAD)
     if at < 0:
@@ -118,16 +127,16 @@ def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
         traits = _traits.__wrapped__(others)
     else:
         traits = _traits(others)
-    return None if traits is None else (unique_key, *traits)
+    return None if traits is None else (unique_key, traits)
 
 
 @lru_cache(maxsize=TRAITS_CACHED_MAX)
-def _traits(properties: bytes) -> tuple[str, int] | None:
-    """The group and the tags code of a usual half message, from its properties without the value of
-    the first UNIQ_KEY; None: it is not usual."""
+def _traits(properties: bytes) -> HalfTraits | None:
+    """The traits of a usual half message, from its properties without the value of the first
+    UNIQ_KEY; None: it is not usual."""
     if any(token in properties for token in _UNUSUAL_TOKENS):
         return None
-    for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1"):
+    for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1", MSG_REGION_HEAD):
         at = properties.find(token)
         # At the start of a property, and once: bytes within a value would be found, too.
         if at < 0 or (at and properties[at - 1] != 2) or properties.count(token) != 1:
@@ -137,7 +146,7 @@ def _traits(properties: bytes) -> tuple[str, int] | None:
         return None
     tags = find_property(properties, TAGS_NAME)
     code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
-    return str(group, "utf-8", "replace"), code
+    return str(group, "utf-8", "replace"), code, WAIT_OFF not in properties
 
 
 def final_message(half: MessageExt) -> InnerMessage:

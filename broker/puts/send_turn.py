@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
-from ...common.message_properties import WAIT_HEAD
 from ...common.supervision import FailureLog
 from ...disk.errors import StoreIOError
 from ...remoting.answer_template import AnswerTemplate
@@ -94,10 +93,6 @@ _Request = RemotingCommand | AppendedRun
 
 _Answers = tuple[Channel, list[tuple[_Request, bytes]]]
 """A connection, and its requests of a turn with their answers."""
-
-
-WAIT_OFF: Final = WAIT_HEAD + b"false"
-"""The property of a message whose sender does not wait for the disk."""
 
 
 class CommitListener(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...common.message_properties import WAIT_OFF
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -18,7 +19,7 @@ from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset, QueueOffset
 from ...store.status import PutMessageStatus, PutRefusal
 from ..messages.inner_message import InnerMessage, InnerPuts, WaitingRefused
-from .send_turn import WAIT_OFF, SendTurn
+from .send_turn import SendTurn
 
 
 class Place(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ...common.message_properties import UNIQUE_KEY_NAME, find_property
+from ...common.message_properties import UNIQUE_KEY_NAME, WAIT_OFF, find_property
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...native import extension
 from ...remoting.channel import Channel
@@ -23,7 +23,7 @@ from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
 from ..messages.admission import admitted, may_break_batch_rules, refused_in_batch
 from ..puts.added_properties import AddedProperties
-from ..puts.send_turn import WAIT_OFF, SendTurn
+from ..puts.send_turn import SendTurn
 from ..settings.attributes import BATCH_CQ, QUEUE_TYPE
 from ..static_topics.static_topic import StaticTopicProcessor, is_physical
 from .send_numbers import LETTER_NAMES, WORD_NAMES, refuse_hidden

@@ -26,6 +26,7 @@ from ...common.message_properties import (
     TRANSACTION_PREPARED_NAME,
     UNIQUE_KEY_HEAD,
     UNIQUE_KEY_NAME,
+    WAIT_OFF,
     find_property,
 )
 from ...common.topic_names import (
@@ -44,7 +45,10 @@ from ...remoting.number_fields import RECONSUME_TIMES_MAX
 from ...remoting.recall_handle import recall_handle
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
-from ...remoting.sys_flag import TRANSACTION_NOT_TYPE, reset_transaction_value
+from ...remoting.sys_flag import (
+    TRANSACTION_NOT_TYPE,
+    reset_transaction_value,
+)
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
 from ..messages.admission import admitted, is_special
@@ -52,7 +56,6 @@ from ..messages.half_messages import half_message
 from ..messages.inner_message import InnerMessage, WaitingRefused, delay_level
 from ..messages.message_priority import PRIORITY_HEAD, place_by_priority
 from ..puts.added_properties import AddedProperties
-from ..puts.send_turn import WAIT_OFF
 from ..puts.turn_puts import Place
 from ..settings.config import BrokerConfig
 from ..static_topics.static_topic import StaticTopicProcessor, is_physical

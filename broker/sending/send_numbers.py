@@ -20,7 +20,7 @@ from ...remoting.number_fields import (
     USER_FLAG,
 )
 from ...remoting.response_codes import ResponseCode
-from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
+from ...remoting.sys_flag import COMPRESSED, TRANSACTION_PREPARED_TYPE
 
 QUEUE_ID_MAX: Final = 1023
 """The largest of `QUEUE_IDS`, and of the sends that the C extension serves."""
@@ -29,6 +29,9 @@ QUEUE_IDS: Final = {str(queue_id): queue_id for queue_id in range(-1, QUEUE_ID_M
 BORN_DIGITS: Final = 13
 """Digits of a time in ms since 1970 between the years 2001 and 2286."""
 
+_HALF_FLAGS: Final = (TRANSACTION_PREPARED_TYPE, TRANSACTION_PREPARED_TYPE | COMPRESSED)
+_HALF_TEXTS: Final = {str(flag): flag for flag in _HALF_FLAGS}
+"""The sysFlags of nearly all half messages by their strings."""
 _PREPARED_HEAD: Final = f"{PROPERTY_TRANSACTION_PREPARED}\x01"
 _PREPARED: Final = f"{_PREPARED_HEAD}true\x02"
 _PREPARED_LATER: Final = f"\x02{_PREPARED}"
@@ -113,12 +116,13 @@ def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:
 def _half_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers | None:
     """The fast path of `read_numbers`, for the usual half message; None: for all other sends."""
     get = fields.get
+    sys_flag = _HALF_TEXTS.get(get(names.sys_flag, ""))
     queue_id = QUEUE_IDS.get(get(names.queue_id, ""))
     born = get(names.born_timestamp, "")
     properties = get(names.properties, "")
     if (
-        queue_id is not None
-        and get(names.sys_flag) == "4"
+        sys_flag is not None
+        and queue_id is not None
         and get(names.flag) == "0"
         and (get(names.reconsume_times) or "0") == "0"
         and len(born) == BORN_DIGITS
@@ -127,7 +131,7 @@ def _half_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers | 
         and (_PREPARED_LATER in properties or properties.startswith(_PREPARED))
         and properties.count(_PREPARED_HEAD) == 1
     ):
-        return SendNumbers(queue_id, int(born), 0, TRANSACTION_PREPARED_TYPE, 0)
+        return SendNumbers(queue_id, int(born), 0, sys_flag, 0)
     return None
 
 

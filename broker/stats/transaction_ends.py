@@ -23,19 +23,23 @@ class TransactionEnds:
     """Counts by topic. The ends of a turn whose commit fails are counted as well.
 
     Attributes:
-      committed, rolled_back: numbers by topic.
+      rolled_back: numbers by topic.
       latencies_ms: from the half message's send to its commit, by topic.
     """
 
-    __slots__ = ("committed", "latencies_ms", "rolled_back")
+    __slots__ = ("latencies_ms", "rolled_back")
 
     def __init__(self) -> None:
-        self.committed: dict[str, int] = {}
         self.rolled_back: dict[str, int] = {}
         self.latencies_ms: dict[str, Histogram] = {}
 
+    @property
+    def committed(self) -> dict[str, int]:
+        """Numbers by topic."""
+        return {topic: latencies.count for topic, latencies in self.latencies_ms.items()}
+
     def commit(self, topic: str, latency_ms: int) -> None:
-        self.committed[topic] = self.committed.get(topic, 0) + 1
+        """Count a commit."""
         histogram = self.latencies_ms.get(topic)
         if histogram is None:
             histogram = self.latencies_ms[topic] = Histogram(FINISH_BOUNDS_MS)
@@ -47,5 +51,5 @@ class TransactionEnds:
 
     def topic_deleted(self, topic: str) -> None:
         """Drop the numbers of a deleted topic."""
-        for table in (self.committed, self.rolled_back, self.latencies_ms):
-            table.pop(topic, None)
+        self.rolled_back.pop(topic, None)
+        self.latencies_ms.pop(topic, None)

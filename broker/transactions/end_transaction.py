@@ -37,7 +37,6 @@ from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset, QueueOffset
 from ..messages.half_messages import final_message, immunity_ms, renewed_half
 from ..messages.request import stored_message
-from ..puts.send_turn import WAIT_OFF
 from ..settings.config import BrokerConfig
 from .send_half import HalfPuts
 
@@ -70,6 +69,7 @@ class EndTransactionProcessor:
         self._puts = halves.puts
         self._transactions = halves.transactions
         self._cache = halves.transactions.cache
+        self._ends = halves.transactions.ends
         self._turn = halves.puts.turn
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.END_TRANSACTION: self.end_transaction,
@@ -95,6 +95,8 @@ class EndTransactionProcessor:
                 )
             return
         half = self._half_message(header.commit_log_offset)
+        # The offset may be written in a way that does not find it in the cache.
+        self._cache.remove(str(header.commit_log_offset))
         self._check(half, header)
         self._refuse_forged(half)
         current = self._transactions.can_end(half.queue_offset)
@@ -114,10 +116,10 @@ class EndTransactionProcessor:
                 ) from error
             self._puts.put_and_answer(request, channel, message)
             latency_ms = self._store.wall_time_ms - message.born_timestamp_ms
-            self._transactions.ends.commit(message.topic, latency_ms)
+            self._ends.commit(message.topic, latency_ms)
         else:
             self._puts.answer_with_turn(request, channel, NOT_SET)
-            self._transactions.ends.roll_back(half.find(REAL_TOPIC_NAME) or half.topic)
+            self._ends.roll_back(half.find(REAL_TOPIC_NAME) or half.topic)
         # After the final message is put: if that fails, the transaction stays open and is checked.
         self._transactions.end(current)
 
@@ -127,61 +129,55 @@ class EndTransactionProcessor:
         Returns: False: nothing was done.
         Raises: RequestRefused: the final message was not stored.
         """
-        fields = request.ext_fields
-        kind = _KINDS.get(fields.get("commitOrRollback", ""))
+        fields, cache, store = request.ext_fields, self._cache, self._store
         # The key is the string of the offset, so a wrong one finds nothing. A cached half message
-        # has no immunity time, and its topic may be delivered to.
-        half = self._cache.find(fields.get("commitLogOffset", ""))
+        # is open, has no immunity time, and its topic may be delivered to.
+        key = fields.get("commitLogOffset", "")
+        half = cache.find(key)
+        if half is None:
+            return False
+        kind = _KINDS.get(fields.get("commitOrRollback", ""))
         if (
-            half is None
-            or kind is None
+            kind is None
             or fields.get("tranStateTableOffset") != str(half.queue_offset)
             or fields.get("producerGroup") != half.group
             or fields.get("transactionId") not in (half.unique_key, None, "")
+            # It must not be deleted and, under SYNC_FLUSH, must be visible.
+            or not store.log.min_offset <= half.physical_offset < store.dispatched_offset
         ):
             return False
-        final, store = half.final, self._store
-        current = self._transactions.can_end(half.queue_offset)
-        # It must not be deleted and, under SYNC_FLUSH, must be visible.
-        is_there = store.log.min_offset <= final.prepared_transaction_offset
-        if current is None or not (
-            is_there and final.prepared_transaction_offset < store.dispatched_offset
-        ):
-            return False
+        cache.remove(key)
         turn = self._turn
         if channel is not turn.channel:  # saves a call
             turn.begin(channel)
         waits = True
         if kind == TRANSACTION_COMMIT_TYPE:
-            waits = WAIT_OFF not in final.properties
+            waits = half.waits
             refusal, _, _ = store.put_message(
-                final.topic,
-                final.queue_id,
-                final.body,
-                final.properties,
-                born_timestamp_ms=final.born_timestamp_ms,
-                born_host=final.born_host,
-                store_host=final.store_host,
+                half.topic,
+                half.queue_id,
+                half.body,
+                half.properties,
+                born_timestamp_ms=half.born_timestamp_ms,
+                born_host=half.born_host,
+                store_host=turn.store_host,
                 tags_code=half.tags_code,
-                flag=final.flag,
-                sys_flag=final.sys_flag,
-                reconsume_times=final.reconsume_times,
-                prepared_transaction_offset=final.prepared_transaction_offset,
+                sys_flag=half.sys_flag,
+                prepared_transaction_offset=half.physical_offset,
             )
             if refusal is not None:
                 raise turn.refusal(refusal)
-            latency_ms = store.wall_time_ms - final.born_timestamp_ms
-            self._transactions.ends.commit(final.topic, latency_ms)
+            latency_ms = store.wall_time_ms - half.born_timestamp_ms
+            self._ends.commit(half.topic, latency_ms)
         else:
-            self._transactions.ends.roll_back(final.topic)
+            self._ends.roll_back(half.topic)
         if request.flag & 2:  # as all known clients send it
             turn.accept_oneway(request, waits)
         elif kind == TRANSACTION_COMMIT_TYPE:
             turn.answer(request, request.answer(ResponseCode.SUCCESS, None, {}), waits)
         else:
             turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET), waits)
-        self._transactions.end(current)
-        self._cache.remove(half)
+        self._transactions.end(half.queue_offset)
         return True
 
     def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:

@@ -2,8 +2,11 @@
 
 A producer ends most transactions within seconds. The cache holds only half messages that this
 process stored and committed, and only of the usual kind, whose final message is the same but for
-two properties (`transactions.usual_half`). All others are read from the log at their end: those of
+two properties (`half_messages.usual_half`). All others are read from the log at their end: those of
 an earlier process, those written again before a check, and those that no longer fit.
+
+The end of a transaction, and a new copy of its half message, remove it from the cache, so one that
+is found has not ended.
 
 Pure. Not thread-safe.
 """
@@ -13,8 +16,6 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-
-from ..messages.inner_message import InnerMessage
 
 CACHE_SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of all cached half messages: 6,000 of 2 KiB. A half message that is not cached costs its
@@ -28,22 +29,29 @@ _ENTRY_SIZE: Final = 900
 
 
 class CachedHalf(msgspec.Struct, gc=False):
-    """A half message, as its commit needs it. A msgspec.Struct is created in a third of a
-    dataclass's time.
+    """A half message that can still be ended, as its end needs it.
 
     Attributes:
-      final: the message that a commit stores; its `prepared_transaction_offset` is the physical
-        offset of the half message.
+      topic, queue_id, body, properties and what follows them: of the message that a commit stores.
       tags_code: of both messages.
-      queue_offset: of the half message.
+      physical_offset, queue_offset: of the half message.
       unique_key, group: values of UNIQ_KEY and PGROUP.
+      waits: whether the answer to a commit waits for disk and slaves.
     """
 
-    final: InnerMessage
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    born_timestamp_ms: int
+    born_host: bytes
+    sys_flag: int
     tags_code: int
+    physical_offset: int
     queue_offset: int
     unique_key: str
     group: str
+    waits: bool
 
 
 class HalfMessageCache:
@@ -66,28 +74,26 @@ class HalfMessageCache:
 
     def add(self, half: CachedHalf) -> None:
         """Add a half message that was committed to the log."""
-        final = half.final
-        size = _ENTRY_SIZE + len(final.body) + len(final.properties)
+        size = _ENTRY_SIZE + len(half.body) + len(half.properties)
         if self._young_size + size > self._part_max:
             if size > self._part_max:
                 return
             # Two generations in place of an order by age, which would cost a step at each look-up.
             self._old, self._young, self._young_size = self._young, {}, 0
-        self._young[str(final.prepared_transaction_offset)] = half
+        self._young[str(half.physical_offset)] = half
         self._young_size += size
 
     def find(self, physical_offset: str) -> CachedHalf | None:
         """The half message at a physical offset, which is any string of a client's."""
         return self._young.get(physical_offset) or self._old.get(physical_offset)
 
-    def remove(self, half: CachedHalf) -> None:
-        """Remove a half message whose transaction ends."""
-        final = half.final
-        key = str(final.prepared_transaction_offset)
-        if self._young.pop(key, None) is None:
-            self._old.pop(key, None)
+    def remove(self, physical_offset: str) -> None:
+        """Remove the half message at a physical offset, if it is there."""
+        half = self._young.pop(physical_offset, None)
+        if half is None:
+            self._old.pop(physical_offset, None)
         else:
-            self._young_size -= _ENTRY_SIZE + len(final.body) + len(final.properties)
+            self._young_size -= _ENTRY_SIZE + len(half.body) + len(half.properties)
 
 
 def cache_size(budget: int) -> int:

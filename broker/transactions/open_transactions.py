@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
@@ -36,6 +37,7 @@ block itself, and transactions that end within a turn or two would each cause a 
 NEVER: Final = (1 << 63) - 1
 _NONE: Final = -1
 _ENDED, _OPEN, _OLDER = range(3)
+_OPEN_KIND: Final = bytes([_OPEN])
 
 
 class _Block:
@@ -133,6 +135,26 @@ class OpenTransactions:
         if not block.first_due_ms <= due_ms < NEVER:
             self._plan(block, len(block.offsets) - 1, due_ms)
 
+    def open_all(self, offsets: Sequence[int], due_ms: int, op_mark: int) -> None:
+        """Add half messages that are due at the same time, with rising offsets; see `open`."""
+        # One by one up to the block's end; then as many at once as fit into a block.
+        at = 0
+        while at < len(offsets):
+            self.open(offsets[at], due_ms, op_mark)
+            at += 1
+            block = self._blocks[-1]
+            if block.offsets[-1] != offsets[at - 1]:
+                continue  # others with greater offsets are there
+            some = offsets[at : at + self._block_count - len(block.offsets)]
+            count = len(some)
+            block.offsets.extend(some)
+            block.dues.extend([due_ms] * count)
+            block.marks.extend([op_mark] * count)
+            block.older.extend([_NONE] * count)
+            block.kinds += _OPEN_KIND * count
+            self._count += count
+            at += count
+
     def _append_block(self, offset: int) -> _Block:
         block = _Block()
         self._starts.append(offset)
@@ -167,8 +189,12 @@ class OpenTransactions:
         if index < 0:
             return None
         block = self._blocks[index]
-        at = bisect_left(block.offsets, offset)
-        is_there = at < len(block.offsets) and block.offsets[at] == offset
+        offsets = block.offsets
+        at = offset - offsets[0]  # where no other kind of half message is between them
+        if 0 <= at < len(offsets) and offsets[at] == offset:
+            return (block, at)
+        at = bisect_left(offsets, offset)
+        is_there = at < len(offsets) and offsets[at] == offset
         return (block, at) if is_there else None
 
     def current(self, offset: int) -> int | None:

@@ -11,11 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 from ...common.message_properties import (
-    MSG_REGION_HEAD,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_ID,
-    TRANSACTION_PREPARED_NAME,
     properties_to_bytes,
 )
 from ...common.topic_names import TRANS_HALF_TOPIC
@@ -24,16 +22,11 @@ from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.response_codes import ResponseCode
-from ...remoting.sys_flag import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_NOT_TYPE,
-    reset_transaction_value,
-)
+from ...remoting.sys_flag import COMPRESSED, TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE
 from ...store.message_store import MessageStore
 from ..messages.half_messages import usual_half
 from ..messages.inner_message import InnerMessage
 from ..puts.added_properties import AddedProperties
-from ..puts.send_turn import WAIT_OFF
 from ..puts.turn_puts import Place, TurnPuts
 from ..settings.config import BrokerConfig
 from .half_message_cache import CachedHalf
@@ -107,7 +100,8 @@ class UsualHalves:
         self._added = added
         self._kinds = halves.puts.kinds
         self._turn = halves.puts.turn
-        self._transactions = halves.transactions
+        self._open = halves.transactions.open
+        self._put_usual_half = halves.transactions.put_usual_half
         self._limits = store.config
         self._size_max = store.config.mapped_file_size_commit_log - PROPERTIES_SIZE_MAX
 
@@ -119,14 +113,16 @@ class UsualHalves:
         Returns: False if it is of another kind, or cannot be stored, and nothing was done.
         Raises: RequestRefused: the store refuses it.
         """
-        topic, queue_id, properties = message.topic, message.queue_id, message.properties
-        # The cheap conditions first: each names a case that `SendMessageProcessor` serves in full.
+        topic, queue_id, body = message.topic, message.queue_id, message.body
+        properties, sys_flag = message.properties, message.sys_flag
         if (
-            TRANSACTION_PREPARED_NAME not in properties
-            or MSG_REGION_HEAD in properties
+            sys_flag & ~COMPRESSED != TRANSACTION_PREPARED_TYPE
+            or message.flag
+            or message.reconsume_times
+            or not properties
             or topic[0] == "%"
-            or len(message.body) > self._size_max
-            or len(message.body) > self._limits.max_message_size
+            or len(body) > self._size_max
+            or len(body) > self._limits.max_message_size
             or len(properties) > _PROPERTIES_SIZE_MAX
         ):
             return False
@@ -135,35 +131,35 @@ class UsualHalves:
         if (
             usual is None
             or self._config.reject_transaction_message
-            or self._transactions.open.is_full
+            or self._open.is_full
             or self._kinds.delivery_refusal(topic) is not None
         ):
             return False
-        unique_key, group, tags_code = usual
-        final = properties + _ID_HEAD + unique_key + b"\2"
-        sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
+        unique_key, (group, tags_code, waits) = usual
+        # The properties of the final message: a commit needs neither the log nor the decoder.
+        final = b"%b%b%b\2" % (properties, _ID_HEAD, unique_key)
+        sys_flag &= ~TRANSACTION_PREPARED_TYPE
+        born_ms, born_host = message.born_timestamp_ms, message.born_host
         refusal, physical_offset, queue_offset = self._put_message(
             TRANS_HALF_TOPIC,
             0,
-            message.body,
+            body,
             final + _place_properties(topic, queue_id),
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=message.born_host,
-            store_host=message.store_host,
+            born_timestamp_ms=born_ms,
+            born_host=born_host,
+            store_host=self._turn.store_host,
             tags_code=tags_code,
-            flag=message.flag,
             sys_flag=sys_flag,
-            reconsume_times=message.reconsume_times,
         )
         if refusal is not None:
             raise self._turn.refusal(refusal)
-        # The message becomes the final one, so that a commit needs neither the log nor the decoder.
-        message.properties = final
-        message.sys_flag = sys_flag | TRANSACTION_COMMIT_TYPE
-        message.prepared_transaction_offset = physical_offset
-        half = CachedHalf(message, tags_code, queue_offset, unique_key.decode("ascii"), group)
-        self._transactions.put_usual_half(half)
-        waits = WAIT_OFF not in final
+        self._put_usual_half(
+            CachedHalf(
+                topic, queue_id, body, final, born_ms, born_host,
+                sys_flag | TRANSACTION_COMMIT_TYPE, tags_code, physical_offset, queue_offset,
+                unique_key.decode("ascii"), group, waits,
+            )
+        )  # fmt: skip
         self._turn.accept_half(request, queue_id, physical_offset, queue_offset, unique_key, waits)
         return True
 

@@ -154,8 +154,6 @@ class TransactionService:
 
     def put_usual_half(self, half: CachedHalf) -> None:
         """`put_half` for a half message without an immunity time, which is then cached."""
-        due_ms = self._now_ms() + self._config.transaction_time_out
-        self._new.append((half.queue_offset, due_ms))
         self._new_usual.append(half)
 
     def can_end(self, queue_offset: int) -> int | None:
@@ -203,12 +201,19 @@ class TransactionService:
             op_mark = self._op_end
             for offset in self._ending:
                 self.open.end(offset)
+            dues_ms = []
             for offset, due_ms in self._new:
                 self.open.open(offset, due_ms, op_mark)
-            for half in self._new_usual:
-                self.cache.add(half)
+                dues_ms.append(due_ms)
+            halves = self._new_usual
+            if halves:
+                due_ms = self._now_ms() + self._config.transaction_time_out
+                self.open.open_all([half.queue_offset for half in halves], due_ms, op_mark)
+                dues_ms.append(due_ms)
+                for half in halves:
+                    self.cache.add(half)
             # The service sleeps until the earliest check, and this one is earlier.
-            if self._new and min(due_ms for _, due_ms in self._new) < self._sleeps_until_ms:
+            if dues_ms and min(dues_ms) < self._sleeps_until_ms:
                 self._task.wake()
         self._new.clear()
         self._new_usual.clear()
@@ -346,13 +351,8 @@ class TransactionService:
                 if offset >= self._store.max_offset(TRANS_HALF_TOPIC, 0):
                     self.open.put_off(offset, later_ms)  # not fsynced yet
                     continue
-                half = next(self._read(TRANS_HALF_TOPIC, offset), None)
-                if half is None or half.queue_offset != offset:
-                    logger.error(
-                        "half message %(offset)d is gone, its log file was deleted or is "
-                        "damaged: its transaction is dropped",
-                        {"offset": offset},
-                    )
+                half = self._due_half(offset)
+                if half is None:
                     parked.append(offset)
                     continue
                 times = check_times(half)
@@ -400,6 +400,20 @@ class TransactionService:
             self._on_messages(arrivals)
         if refused is not None:
             raise refused
+
+    def _due_half(self, offset: int) -> MessageExt | None:
+        """A half message that is due; None: it is gone."""
+        half = next(self._read(TRANS_HALF_TOPIC, offset), None)
+        if half is not None and half.queue_offset == offset:
+            # It is written again or parked, and its end reads what is current then.
+            self.cache.remove(str(half.physical_offset))
+            return half
+        logger.error(
+            "half message %(offset)d is gone, its log file was deleted or is damaged: its "
+            "transaction is dropped",
+            {"offset": offset},
+        )
+        return None
 
     def _put_off(self, offsets: Iterable[int], due_ms: int) -> None:
         """Schedule those half messages again that have neither ended nor been written again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from trocket.remoting.codec import (
     encode,
 )
 from trocket.remoting.pull_fields import PullFields
+
+from .frames import odd_json_frame
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
@@ -34,7 +37,7 @@ commands = st.builds(
     flag=INT32,
     language=st.integers(0, 255),
     version=st.integers(-(2**15), 2**15 - 1),
-    serialize_type=st.sampled_from([0, 1, 1, 1]),
+    serialize_type=st.sampled_from([0, 0, 1, 1]),
 )
 
 
@@ -73,6 +76,20 @@ def test_whole_frames_in_two_pieces(sent: list[RemotingCommand], cut: int) -> No
     assert_equal(data, cut)
 
 
+@given(st.integers(0, 2**32), st.dictionaries(NAMES, TEXTS, max_size=6), INT32, INT32)
+def test_json_headers_in_odd_forms(
+    seed: int, fields: dict[str, str], opaque: int, flag: int
+) -> None:
+    random = Random(seed)
+    frames = [
+        odd_json_frame(
+            random, random.choice((34, 37, 310, 0)), fields, b"b", opaque=opaque, flag=flag
+        )
+        for _ in range(3)
+    ]
+    assert_equal(b"".join(frames), random.randrange(300))
+
+
 @pytest.mark.slow
 @given(st.lists(commands, min_size=1, max_size=3), st.data())
 def test_frames_with_changed_bytes(sent: list[RemotingCommand], choices: st.DataObject) -> None:
@@ -109,8 +126,11 @@ def test_usual_frames_are_decoded_by_the_extension(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(codec, "_decode_usual", codec.usual_frames(native.extension))
     monkeypatch.setattr(codec, "_decode_rocketmq", refuse)
-    sent = RemotingCommand(310, {"a": "group", "i": "KEYS\1é\2"}, b"body", serialize_type=1)
-    assert FrameDecoder().receive_data(encode(sent) * 3) == [sent] * 3
+    monkeypatch.setattr(codec, "_decode_json", refuse)
+    for serialize_type in (0, 1):
+        sent = RemotingCommand(310, {"a": "group", "i": "KEYS\1é\2"}, b"body")
+        sent.serialize_type = serialize_type
+        assert FrameDecoder().receive_data(encode(sent) * 3) == [sent] * 3
 
 
 def test_pulls_are_left_to_the_cache_of_their_series(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from trocket.broker.waiting.pull_request_hold import HeldPull
 from trocket.native.queue_state import QueueState
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import EXT_FIELDS_MAX, HEADER_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand
+from trocket.remoting.json_header import LANGUAGES
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import encode_record
 from trocket.remoting.pull_fields import PullFields
@@ -55,6 +56,7 @@ def decode(data: bytes, has_runs: bool = False) -> None:
     native.extension.decode_frames(
         RemotingCommand,
         NO_EXT_FIELDS,
+        LANGUAGES,
         HEADER_SIZE_MAX,
         EXT_FIELDS_MAX,
         data,

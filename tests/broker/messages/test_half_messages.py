@@ -119,7 +119,7 @@ def test_the_checksum_of_the_record_as_it_was_does_not_go_along(again):
     assert b"__CRC32#" not in again(replace(waiting, properties_bytes=with_crc)).properties
 
 
-USUAL = b"UNIQ_KEY\1K\2TRAN_MSG\1true\2PGROUP\1PG\2"
+USUAL = b"UNIQ_KEY\1K\2TRAN_MSG\1true\2PGROUP\1PG\2MSG_REGION\1R\2"
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,9 @@ USUAL = b"UNIQ_KEY\1K\2TRAN_MSG\1true\2PGROUP\1PG\2"
      (b"A_TRAN\1REAL_TOPIC\2", 0), (b"own\1" + b"x" * 2000 + b"\2TAGS\1a\2", 97)],
 )  # fmt: skip
 def test_a_usual_half_message_is_known_by_its_properties(own, tags):
-    assert usual_half(USUAL + own) == (b"K", "PG", tags)
-    assert usual_half(own + USUAL) == (b"K", "PG", tags)
+    assert usual_half(USUAL + own) == (b"K", ("PG", tags, True))
+    assert usual_half(own + USUAL) == (b"K", ("PG", tags, True))
+    assert usual_half(own + USUAL + b"WAIT\1false\2") == (b"K", ("PG", tags, False))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,8 @@ def test_a_usual_half_message_is_known_by_its_properties(own, tags):
     [USUAL + f"{name}\x011\2".encode() for name in STRIPPED_NAMES]
     + [USUAL + own + b"\2" for own in (
         b"CHECK_IMMUNITY_TIME_IN_SECONDS\x0160", b"DELAY\x012", b"TIMER_DELAY_MS\x012",
-        b"__transactionId__\1K", b"own\1a#", b"own\1a\0", b"UNIQ_KEY\1L", b"TRAN_MSG\1true")]
+        b"__transactionId__\1K", b"own\1a#", b"own\1a\0", b"UNIQ_KEY\1L", b"TRAN_MSG\1true",
+        b"MSG_REGION\1S", b"_SYS_MSG_PRIORITY_\x011")]
     + [USUAL.replace(*each) for each in (
         (b"true", b"false"), (b"\1K", b"\1k y"), (b"\1K", b"\1k\"y"), (b"\1K", b"\1"),
         (b"\1K", b"\1\xc3\xa9"), (b"\1K", b"\1" + b"k" * 256), (b"PGROUP\1PG\2", b""),

@@ -66,9 +66,10 @@ VARIANTS = [
 
 
 def half_of(number: int, physical_offset: int, size: int = 100) -> CachedHalf:
-    final = InnerMessage("T", 0, bytes(size), b"", 0, bytes(8), bytes(8))
-    final.prepared_transaction_offset = physical_offset
-    return CachedHalf(final, 0, number, f"K{number}", "PG")
+    return CachedHalf(
+        "T", 0, bytes(size), b"", 0, bytes(8), 8, 0, physical_offset, number, f"K{number}", "PG",
+        waits=True,
+    )  # fmt: skip
 
 
 def test_the_oldest_are_dropped_when_the_cache_is_full():
@@ -88,8 +89,8 @@ def test_a_removed_one_makes_room():
     for number in range(1, 100):
         half = half_of(number, number)
         cache.add(half)
-        cache.remove(half)
-        cache.remove(half)
+        cache.remove(str(number))
+        cache.remove(str(number))
     assert cache.find("0") is first
     assert len(cache) == 1
 
