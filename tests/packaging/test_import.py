@@ -135,9 +135,45 @@ def test_type_checkers_and_python_see_the_same_public_names() -> None:
     assert {*seen, "__version__"} == set(trocket.__all__)
 
 
+def test_type_checkers_and_python_find_the_names_of_the_client_in_the_same_modules() -> None:
+    from trocket import client
+
+    tree = ast.parse((ROOT / "client" / "__init__.py").read_text(encoding="utf-8"))
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname or alias.name: "." * node.level + (node.module or "")
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == client._MODULES
+    assert set(seen) == set(client.__all__)
+
+
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    from trocket import client
+
     with pytest.raises(AttributeError, match="module 'trocket' has no attribute 'Nosuch'"):
         trocket.Nosuch  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'trocket\.client' has no attribute 'Nosuch'"):
+        client.Nosuch  # noqa: B018
+
+
+BUDGETS = {
+    "import trocket": 1,
+    "from trocket import Message, Producer, PushConsumer": 180,
+    "from trocket import Admin": 175,
+    "from trocket.testing import Broker": 460,
+}
+"""Modules of trocket's own that a program loads at most: each takes 0.2 to 1 ms of its start."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "most"), BUDGETS.items(), ids=BUDGETS)
+def test_a_program_loads_few_modules(program: str, most: int) -> None:
+    loaded = run(f"import json, sys\n{program}\nprint(json.dumps(sorted(sys.modules)))")
+    own = [name for name in loaded if name.partition(".")[0] == "trocket"]
+    assert len(own) <= most, own
 
 
 def test_importing_the_module_setup_builds_nothing() -> None:
