@@ -133,7 +133,11 @@ def run_workload(
             for number in range(plan.rounds):
                 on_step(f"{name}: round {number + 1} of {plan.rounds}")
                 measure_round(loads, plan.windows)
-                while is_slow(result.brokers[0].rounds) and result.repeated < REPEATS_MAX:
+                while (
+                    len(loads) > 1  # otherwise nothing is compared
+                    and is_slow(result.brokers[0].rounds)
+                    and result.repeated < REPEATS_MAX
+                ):
                     result.repeated += 1
                     for broker in result.brokers:
                         broker.rounds.pop()

@@ -23,8 +23,9 @@ something else took the machine, and the ratio would flatter us."""
 REPEATS_MAX = 3
 """Rounds that may be repeated in a workload; then what was measured stays, and is said."""
 
-BUSY_CORE = 0.9
-"""Of one core: a broker of one thread that uses as much is what limits the rate."""
+BUSY_CORE = 0.8
+"""Of one core: a broker of one thread that uses as much is what limits the rate. It waits a little
+between its turns."""
 BUSY_MACHINE = 0.9
 """Of all cores that broker and clients could use: then their CPU together limits the rate."""
 
