@@ -145,7 +145,7 @@ class OpenTransactions:
             block = self._blocks[-1]
             if block.offsets[-1] != offsets[at - 1]:
                 continue  # others with greater offsets are there
-            some = offsets[at : at + self._block_count - len(block.offsets)]
+            some = offsets[at : at + max(self._block_count - len(block.offsets), 0)]
             count = len(some)
             block.offsets.extend(some)
             block.dues.extend([due_ms] * count)

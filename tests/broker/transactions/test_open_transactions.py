@@ -34,14 +34,23 @@ def test_progress_stops_at_the_oldest_that_is_open():
 @given(st.data())
 def test_what_is_due_is_what_a_plain_list_says(data):
     table = OpenTransactions(block_count=data.draw(st.sampled_from([1, 2, 3, 256])))
-    plain, older, now_ms, next_offset = {}, {}, 0, 0
+    plain, older, marks, now_ms, next_offset = {}, {}, {}, 0, 0
     for _ in range(data.draw(st.integers(1, 40))):
-        action = data.draw(st.sampled_from(["open", "open", "end", "take", "time"]))
+        action = data.draw(st.sampled_from(["open", "open", "several", "end", "take", "time"]))
         if action == "open":
             due_ms = now_ms + data.draw(st.sampled_from([0, 5, 6, 6, 6, 60]))
             table.open(next_offset, due_ms, next_offset + 1)
             plain[next_offset], older[next_offset] = due_ms, []
+            marks[next_offset] = next_offset + 1
             next_offset += 1
+        elif action == "several":  # of one turn
+            due_ms = now_ms + data.draw(st.sampled_from([0, 6, 60]))
+            offsets = range(next_offset, next_offset + data.draw(st.integers(0, 6)))
+            mark = next_offset + 1
+            table.open_all(list(offsets), due_ms, mark)
+            for offset in offsets:
+                plain[offset], older[offset], marks[offset] = due_ms, [], mark
+            next_offset += len(offsets)
         elif action == "time":
             now_ms += data.draw(st.integers(0, 10))
         elif action == "end" and plain:
@@ -61,6 +70,7 @@ def test_what_is_due_is_what_a_plain_list_says(data):
             if how == "renew":
                 table.renew(offset, next_offset, now_ms + 30, next_offset + 1)
                 plain[next_offset], older[next_offset] = now_ms + 30, [*before, offset]
+                marks[next_offset] = next_offset + 1
                 next_offset += 1
             elif how == "put_off":
                 table.put_off(offset, now_ms + 7)
@@ -70,7 +80,8 @@ def test_what_is_due_is_what_a_plain_list_says(data):
         assert len(table) == len(plain)
         assert table.next_due_ms() == min(plain.values(), default=None)
         lowest = min(plain, default=next_offset)
-        assert table.through(next_offset, next_offset) == (lowest, min(lowest + 1, next_offset))
+        mark = min(marks.get(lowest, next_offset), next_offset)
+        assert table.through(next_offset, next_offset) == (lowest, mark)
         current = {each: new for new, before in older.items() for each in (new, *before)}
         for offset in range(next_offset):
             assert table.current(offset) == current.get(offset)
