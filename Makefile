@@ -4,7 +4,7 @@
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
 #   make test-pure  the tests of what the C extension replaces again, in pure Python
 #   make interop the tests with every Apache version and client, and what else
-#                `make test` leaves out (an hour)
+#                `make test` leaves out
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
 #   make fuzz-native  the C extension for FUZZ_SECONDS, under sanitizers (Linux, GCC or Clang)
 #   make sim     a million crash images of the store, PROGRAMS of a simulated broker, and SEEDS runs

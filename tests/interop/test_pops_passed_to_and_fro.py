@@ -10,6 +10,8 @@ import pytest
 from trocket.interop.maven import fetch_jars
 from trocket.interop.pop_round_trip import CHECKS, ENDINGS, MOMENTS, PopRoundTrip
 
+from ..kit.matrix import first_of
+
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 TIMEOUT_S = 300.0
@@ -34,9 +36,7 @@ def round_trips(
 
 @pytest.mark.parametrize("what", CHECKS)
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize(
-    "ending", [ENDINGS[0], *(pytest.param(each, marks=pytest.mark.matrix) for each in ENDINGS[1:])]
-)
+@pytest.mark.parametrize("ending", first_of(ENDINGS))
 def test_nothing_is_lost_or_repeated(
     ending: str, moment: str, what: str, round_trips: Started
 ) -> None:

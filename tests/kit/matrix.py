@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 
-def some_of(cases: Sequence[Any], is_fast: Callable[[Any], bool], **options: Any) -> list[Any]:
+def some_of(cases: Sequence[Any], is_fast: Callable[[Any], bool]) -> list[Any]:
     """The cases of a parametrized test; those that are not fast get the mark `matrix`.
 
     Args:
       cases: values, or tuples of values.
-      options: of `pytest.param`.
     """
     return [
         pytest.param(
             *(case if isinstance(case, tuple) else (case,)),
             marks=() if is_fast(case) else pytest.mark.matrix,
-            **options,
         )
         for case in cases
     ]
