@@ -49,6 +49,7 @@ from .replication.part import Replication
 from .replication.slave import slave_refusals
 from .sending.part import Sending
 from .sending.send_runs import RUN_CODES
+from .sending.transaction_runs import END_CODE
 from .settings.broker_address import BrokerAddress
 from .settings.config import BrokerConfig, known_keys
 from .settings.config_checks import check_values
@@ -179,6 +180,7 @@ def assemble(
         pulling=pulling,
         pop=pop,
         delivering=delivering,
+        transactions=transactions,
         stats=stats,
         forget_topic=lambda topic: parts.topic_deleted(topic),
         forget_group=lambda group: parts.group_deleted(group),
@@ -334,6 +336,6 @@ def _runs(
     pulls = parts.pulling.processor.runs
     return RunProcessor(
         sends.process_run,
-        {code: processors[code] for code in (*RUN_CODES, *PULL_CODES)},
+        {code: processors[code] for code in (*RUN_CODES, END_CODE, *PULL_CODES)},
         None if pulls is None else pulls.take,
     )

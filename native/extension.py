@@ -43,7 +43,8 @@ class Extension(Protocol):
 
         Args:
           languages: codes by the names that JSON headers have.
-          has_runs: stop before a send that can begin a run of `pack_sends`.
+          has_runs: stop before a frame that can begin a run of `pack_sends` or
+            `take_transactions`.
 
         Returns: the position of the first byte that is not decoded: of an incomplete frame, or of
           one that is not for me; where a run may begin, `~position`. Pure: `codec.FrameDecoder`.
@@ -115,6 +116,36 @@ class Extension(Protocol):
 
         Returns: the records, the units, the physical offsets, and the entries for `index_put`;
           None: not for me.
+        """
+
+    def pack_put(
+        self,
+        queue: Any,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        store_ms: int,
+        store_host: bytes,
+        reconsume_times: int,
+        prepared_offset: int,
+        physical_offset: int,
+        file_end: int,
+        tags_code: int,
+        touched: list[Any],
+        /,
+    ) -> bytes | None:
+        """Pack the record of one message of a plain queue, and append its unit.
+
+        Pure: `MessageAppender.put_message`.
+
+        Args:
+          queue: a QueueState; it is appended to `touched` if this is its first new unit.
+
+        Returns: the record; None: not for me, or it has no room.
         """
 
     def fill_answer(
@@ -230,6 +261,29 @@ class Extension(Protocol):
           held: pulls that were held are appended.
 
         Returns: the position after the pulls.
+        """
+
+    def take_transactions(
+        self,
+        half_class: type,
+        end_class: type,
+        added: bytes,
+        header_size_max: int,
+        data: bytes,
+        position: int,
+        frame_size_max: int,
+        taken: list[Any],
+        /,
+    ) -> None:
+        """Read half messages and ends of transactions at a position of received bytes.
+
+        Pure: `FrameDecoder`, `SendMessageProcessor` and `EndTransactionProcessor`, which have the
+        rules.
+
+        Args:
+          half_class, end_class: see `transaction_runs.HalfFrame` and `EndFrame`.
+          added: the properties that the broker appends to each message's.
+          taken: gets an object for each frame, up to one that is not for me.
         """
 
     def join_records(

@@ -3,7 +3,7 @@
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
 
-static PyObject *
+PyObject *
 new_text(Span span)
 {
     if (span.size == 1 && span.bytes[0] < 0x80)
@@ -52,6 +52,15 @@ value_of(Name *slot, Span value)
     if (text != NULL)
         Py_XSETREF(slot->value, Py_NewRef(text));
     return text;
+}
+
+/* A value as text: the object of the last header with the same, where the field has a short name
+   and an ASCII value. */
+PyObject *
+field_text(State *state, Span name, Span value)
+{
+    Name *slot = name_slot(state, name);
+    return slot ? value_of(slot, value) : NULL;
 }
 
 static int
@@ -243,6 +252,17 @@ decode_frame(State *state, const Reading *reading, const Frame *frame, Unescaped
     return make_command(reading->command_class, fields, numbers, frame->body);
 }
 
+/* Whether a frame may begin a run of sends, or of transactions. */
+static int
+begins_a_run(const Frame *frame, Unescaped *unescaped)
+{
+    SendHeader send;
+    if (read_send(frame, unescaped, &send) != OTHER_SEND)
+        return 1;
+    unescaped->size = 0;
+    return is_end(frame, unescaped);
+}
+
 /* Decode frames up to one that is not usual, or that begins a run. Returns the bytes of the decoded
    frames, or -1 with an exception set. */
 static Py_ssize_t
@@ -251,10 +271,9 @@ decode_all(State *state, const Reading *reading, Span data, PyObject *commands,
 {
     const uint8_t *start = data.bytes;
     Frame frame;
-    SendHeader send;
     while (next_frame(data, reading->limits, &frame)) {
         unescaped->size = 0; /* nothing points to the strings of the frame before */
-        if (reading->has_runs && read_send(&frame, unescaped, &send)) {
+        if (reading->has_runs && begins_a_run(&frame, unescaped)) {
             *begins_run = 1;
             break;
         }

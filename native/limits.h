@@ -9,6 +9,7 @@
 #define SEND_MESSAGE 10
 #define SEND_MESSAGE_V2 310
 #define PULL_MESSAGE 11
+#define END_TRANSACTION 37
 #define ONEWAY_FLAG 2
 /* of a frame */
 #define FRAME_SIZE_MAX (16 * 1024 * 1024)
@@ -20,6 +21,7 @@
 #define TOPIC_SIZE_MAX_V1 127
 #define PROPERTIES_SIZE_MAX 0x7FFF
 #define COMPRESSED 1
+#define PREPARED 4
 #define COMPRESSION_TYPE_MASK 0x700u
 #define HOSTS_V6 0x30
 #define UNIT_SIZE 20
@@ -27,7 +29,7 @@
 
 #define LIMITS(X)                                                                                  \
     X(QUEUE_ID_MAX) X(BORN_DIGITS) X(SEND_MESSAGE) X(SEND_MESSAGE_V2) X(PULL_MESSAGE)              \
-    X(ONEWAY_FLAG) X(FRAME_SIZE_MAX) X(FRAME_START_SIZE) X(HEADER_SIZE) X(MAGIC_V1)                \
+    X(END_TRANSACTION) X(PREPARED) X(ONEWAY_FLAG) X(FRAME_SIZE_MAX) X(FRAME_START_SIZE) X(HEADER_SIZE) X(MAGIC_V1)                \
     X(RECORD_HEAD_SIZE) X(TOPIC_SIZE_MAX_V1) X(PROPERTIES_SIZE_MAX) X(COMPRESSED)                  \
     X(COMPRESSION_TYPE_MASK) X(HOSTS_V6) X(UNIT_SIZE) X(ENTRY_SIZE)
 

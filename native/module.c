@@ -129,6 +129,8 @@ static PyMethodDef functions[] = {
     FUNCTION(send_frame),
     FUNCTION(join_records),
     FUNCTION(take_pulls),
+    FUNCTION(take_transactions),
+    FUNCTION(pack_put),
     FUNCTION(wake_pulls),
     {NULL, NULL, 0, NULL},
 };

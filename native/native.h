@@ -15,6 +15,7 @@
 #include "limits.h"
 
 #define HOST_SIZE 8 /* an IPv4 address and a port */
+#define CRC_SLICES 16 /* bytes of a step of the checksum */
 #define NAMES_COUNT 256 /* slots of the table of field names, a power of two */
 #define NAME_SIZE_MAX 40
 #define VALUE_SIZE_MAX 64
@@ -39,7 +40,7 @@ typedef struct {
 #define DECLARE_NAME(name) PyObject *name;
 
 typedef struct {
-    uint32_t crc[8][256];
+    uint32_t crc[CRC_SLICES][256];
     Name names[NAMES_COUNT];
     PyObject *queue_type;
     PyObject *schedule_topic; /* the name of the topic of delayed messages */
@@ -118,6 +119,8 @@ typedef struct {
 
 int next_frame(Span data, FrameLimits limits, Frame *frame);
 int binary_fields(const Frame *frame, Span *fields);
+PyObject *field_text(State *state, Span name, Span value);
+PyObject *new_text(Span span);
 int next_field(Span *fields, Span *name, Span *value);
 
 /* json_header.c */
@@ -155,7 +158,14 @@ Keys find_keys(Span properties);
 int are_ascii(const Keys *keys);
 int needs_pure_record(Span properties);
 
-/* send_header.c: a plain send. The spans are of the received bytes, or unescaped. */
+/* send_header.c: a plain send or a half message. The spans are of the received bytes, or
+   unescaped. */
+typedef enum {
+    OTHER_SEND = 0,
+    PLAIN_SEND = 1,
+    HALF_MESSAGE = 2,
+} SendKind;
+
 typedef struct {
     Span topic, properties, body;
     Span delay; /* the property of its delay level, up to its end; `bytes` is NULL without one */
@@ -165,13 +175,16 @@ typedef struct {
     int is_json, is_oneway;
 } SendHeader;
 
-int read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send);
+SendKind read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send);
+
+/* transactions.c */
+int is_end(const Frame *frame, Unescaped *unescaped);
 
 /* records.c */
 /* A record of a message in a plain queue, with IPv4 hosts. `added` are the broker's properties. */
 typedef struct {
     uint32_t queue_id, flag, sys_flag, reconsume_times;
-    uint64_t queue_offset, physical_offset, born_ms, store_ms;
+    uint64_t queue_offset, physical_offset, born_ms, store_ms, prepared_offset;
     const uint8_t *born_host, *store_host;
     Span body, topic_field, properties, added;
 } Record;
@@ -282,6 +295,8 @@ DECLARE(decode_records);
 DECLARE(send_frame);
 DECLARE(join_records);
 DECLARE(take_pulls);
+DECLARE(take_transactions);
+DECLARE(pack_put);
 DECLARE(wake_pulls);
 
 #endif

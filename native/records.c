@@ -39,7 +39,7 @@ write_record(const State *state, uint8_t *at, const Record *record)
     at = store_u64(at, record->store_ms);
     at = store_bytes(at, record->store_host, HOST_SIZE);
     at = store_u32(at, record->reconsume_times);
-    at = store_u64(at, 0); /* prepared_transaction_offset */
+    at = store_u64(at, record->prepared_offset);
     at = store_u32(at, (uint32_t)record->body.size);
     at = store_bytes(at, record->body.bytes, record->body.size);
     at = store_bytes(at, record->topic_field.bytes, record->topic_field.size);

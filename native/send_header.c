@@ -1,8 +1,12 @@
-/* Headers of sends: from a frame in either serialization to the parts of a plain send.
+/* Headers of sends: from a frame in either serialization to the parts of a plain send, or of a half
+   message.
 
    A plain send is a SEND_MESSAGE or SEND_MESSAGE_V2, answered or oneway, with a unique key, plain
    or compressed, perhaps with a delay level, and without any other property that needs a rule, and
    does not say that it is a batch. Its topic and queue are still to be looked up; see sends.c.
+
+   A half message is an answered one whose sysFlag says so, with a unique key and any other
+   properties: Python has their rules; see transactions.c.
 
    Pure Python: codec.py and `SendMessageProcessor._send`. */
 #include "native.h"
@@ -118,8 +122,8 @@ read_small(Span text, uint64_t max, uint32_t *number)
 static int
 read_usual_numbers(const Fields *fields, SendHeader *send)
 {
-    return read_small(fields->sys_flag, COMPRESSION, &send->sys_flag) &&
-           (send->sys_flag & ~COMPRESSION) == 0 && equals(fields->flag, TEXT("0")) &&
+    return read_small(fields->sys_flag, COMPRESSION | PREPARED, &send->sys_flag) &&
+           equals(fields->flag, TEXT("0")) &&
            (fields->reconsume.size == 0 || equals(fields->reconsume, TEXT("0"))) &&
            fields->born.size == BORN_DIGITS &&
            read_decimal(fields->born, BORN_MAX, &send->born_ms) &&
@@ -176,9 +180,22 @@ has_usual_properties(Span properties, SendHeader *send)
     return are_ascii(&send->keys);
 }
 
-/* Read the header of a plain send; 0: the frame is another one.
+/* Whether the properties have a unique key, whose rules are Python's. */
+static int
+has_unique_key(Span properties, SendHeader *send)
+{
+    const uint8_t *found = find_bytes(properties, TEXT("UNIQ_KEY\1"));
+    if (found == NULL || !is_utf8(properties))
+        return 0;
+    const uint8_t *value = found + 9, *end = properties.bytes + properties.size;
+    const uint8_t *separator = memchr(value, 2, (size_t)(end - value));
+    send->keys.unique_key = (Span){value, (size_t)((separator ? separator : end) - value)};
+    return 1;
+}
+
+/* Read the header of a plain send, or of a half message; 0: the frame is another one.
    `unescaped` has room for the frame, and is in use as long as the send. */
-int
+SendKind
 read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
 {
     Fields fields;
@@ -189,12 +206,18 @@ read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
     if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
                         : read_binary(frame, &fields, &flag, send)) ||
         (flag & ~ONEWAY_FLAG) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
-        !read_usual_numbers(&fields, send) ||
-        !has_usual_properties(fields.properties, send))
-        return 0;
+        !read_usual_numbers(&fields, send))
+        return OTHER_SEND;
+    SendKind kind = OTHER_SEND;
     send->is_oneway = flag == ONEWAY_FLAG;
+    if ((send->sys_flag & ~COMPRESSION) == 0) {
+        if (has_usual_properties(fields.properties, send))
+            kind = PLAIN_SEND;
+    } else if ((send->sys_flag & ~(uint32_t)COMPRESSED) == PREPARED && !send->is_oneway &&
+               fields.topic.size != 0 && has_unique_key(fields.properties, send))
+        kind = HALF_MESSAGE;
     send->topic = fields.topic;
     send->properties = fields.properties;
     send->body = frame->body;
-    return 1;
+    return kind;
 }

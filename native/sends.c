@@ -153,7 +153,7 @@ add_send(Sends *sends, const Frame *frame, Put *put)
 {
     SendHeader header;
     if ((int64_t)frame->body.size > sends->rules.body_size_max ||
-        !read_send(frame, &sends->unescaped, &header))
+        read_send(frame, &sends->unescaped, &header) != PLAIN_SEND)
         return NOT_FOR_ME;
     put->record = (Record){
         .sys_flag = header.sys_flag,

@@ -1,9 +1,9 @@
 """BurstReader: reads the bursts of a connection as events, and has runs of requests served whole.
 
 A burst is what one read of the socket returns: often many requests, and of the same kind. A server
-may serve two kinds of them from their bytes, many at once, without a command or an event for each:
-pulls, and runs of plain sends. The rest is decoded. So a burst passes these stations, and each
-takes what it knows::
+may serve some kinds of them from their bytes, many at once, without a command or an event for each:
+pulls, and runs of plain sends or of transactions. The rest is decoded. So a burst passes these
+stations, and each takes what it knows::
 
     bytes of the socket
       |  FrameDecoder.joined        puts the rest of the last burst before them
@@ -15,8 +15,8 @@ takes what it knows::
       |           '-- FrameDecoder.decode: a command each, then Session.events
       '-- RunProcessor.take_pulls: at the beginning only
 
-The decoder and the session know nothing of runs: the decoder only can stop at a plain send, and
-continue at any position.
+The decoder and the session know nothing of runs: the decoder only can stop where one may begin,
+and continue at any position.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class RunProcessor(NamedTuple):
     """Serves runs of usual requests among the received bytes, before they are decoded.
 
     Attributes:
-      serve: (data, position of the first one, frame_size_max, channel) -> the size of the run's
-        frames, and how many they are; (0, 0): none, and nothing was changed.
+      serve: (data, position of the first one, frame_size_max, channel, counts) -> the size of the
+        run's frames, whose numbers are added to the counts by code; 0: none, and nothing was
+        changed.
       replaced: the processors of these requests, by code. While a server's table has others, such
         as those that the embedded broker's faults wrap, no run is served.
       take_pulls: (data, position, frame_size_max, channel, commands) -> the position after the
@@ -47,7 +48,7 @@ class RunProcessor(NamedTuple):
         pulls are decoded.
     """
 
-    serve: Callable[[bytes, int, int, Channel], tuple[int, int]]
+    serve: Callable[[bytes, int, int, Channel, dict[int, int]], int]
     replaced: Mapping[int, Processor]
     take_pulls: Callable[[bytes, int, int, Channel, list[RemotingCommand]], int] | None = None
 
@@ -61,7 +62,7 @@ class BurstReader:
       runs: None: all requests become events.
 
     Attributes:
-      run_count: requests of the last burst that were served as runs of sends.
+      run_counts: how many requests of the last burst were served as runs, by code.
       has_taken: whether requests of the last burst were taken without becoming events.
     """
 
@@ -73,7 +74,7 @@ class BurstReader:
         "_runs",
         "_session",
         "has_taken",
-        "run_count",
+        "run_counts",
     )
 
     def __init__(
@@ -85,7 +86,7 @@ class BurstReader:
         self._processors = processors
         self._runs = runs
         self._replaced = () if runs is None else tuple(runs.replaced.items())
-        self.run_count = 0
+        self.run_counts: dict[int, int] = {}
         self.has_taken = False
 
     def read(self, data: bytes) -> Iterator[Sequence[Event[CallWaiter]]]:
@@ -97,7 +98,8 @@ class BurstReader:
         It never raises because of received bytes; see `Session.receive_data`.
         """
         session, runs = self._session, self._runs
-        self.run_count, self.has_taken = 0, False
+        counts: dict[int, int] = {}
+        self.run_counts, self.has_taken = counts, False
         if runs is None or not self._has_processors_of_runs():
             events = session.receive_data(data)
             if events:
@@ -114,18 +116,17 @@ class BurstReader:
             position = runs.take_pulls(data, 0, frame_size_max, channel, commands)
             self.has_taken = position > 0
         while position < size:
-            position = decoder.decode(data, position, commands, leaves_sends=True)
+            position = decoder.decode(data, position, commands, leaves_runs=True)
             if position == size:
                 break
             if commands:
                 yield session.events(commands)
                 commands = []
-            run_size, count = runs.serve(data, position, frame_size_max, channel)
+            run_size = runs.serve(data, position, frame_size_max, channel, counts)
             if run_size:
                 position += run_size
-                self.run_count += count
                 self.has_taken = True
-            else:  # a send that is served alone, or the store has no room in this file
+            else:  # a request that is served alone, or the store has no room in this file
                 position = decoder.decode_one(data, position, commands)
         # Without commands, too: it notes a fault, and the size of an incomplete frame.
         events = session.events(commands)

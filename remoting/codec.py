@@ -238,7 +238,7 @@ class FrameDecoder:
         position: int,
         commands: list[RemotingCommand],
         *,
-        leaves_sends: bool = False,
+        leaves_runs: bool = False,
     ) -> int:
         """Decode frames, and keep an incomplete one at the end.
 
@@ -246,9 +246,9 @@ class FrameDecoder:
           data: as `joined` returned it.
           position: of the first frame.
           commands: the commands are appended.
-          leaves_sends: stop at a whole plain send, which the C extension recognises.
+          leaves_runs: stop at a whole request that may begin a run, as the C extension finds out.
 
-        Returns: the position of that send; the size of `data`: there is none, or there is a fault.
+        Returns: the position of that request; the size of `data`: there is none, or a fault.
         """
         decode_usual, frame_size_max = _decode_usual, self.frame_size_max
         size = len(data)
@@ -258,7 +258,7 @@ class FrameDecoder:
                 # The extension is not asked again for each frame of a burst that it leaves: those
                 # have headers of one size, of which the low byte is compared here.
                 if decode_usual is not None and data[position + 7] != left_size:
-                    position = decode_usual(data, position, frame_size_max, leaves_sends, commands)
+                    position = decode_usual(data, position, frame_size_max, leaves_runs, commands)
                     if position < 0:
                         return ~position
                     if size - position < 8:
@@ -274,7 +274,7 @@ class FrameDecoder:
         return size
 
     def decode_one(self, data: bytes, position: int, commands: list[RemotingCommand]) -> int:
-        """Decode the send at which `decode` stopped, as any other frame.
+        """Decode the request at which `decode` stopped, as any other frame.
 
         Returns: the position after it; the size of `data`: after a fault, too.
         """

@@ -252,7 +252,7 @@ class Connection:
             return
         took_s = perf_counter() - began_s
         if self._turn.request_times is not None:
-            self._turn.request_times.note(events, reader.run_count, took_s)
+            self._turn.request_times.note(events, reader.run_counts, took_s)
         if took_s > SLOW_BURST_S or self._read_size:
             self._note_slowness(events, len(data), took_s)
         if session.state is _FAILED:
@@ -269,7 +269,7 @@ class Connection:
         """
         if took_s > SLOW_BURST_S:
             requests = [each for each in events if isinstance(each, RemotingCommand)]
-            self._turn.monitor.served(requests, self.channel, took_s, self._reader.run_count)
+            self._turn.monitor.served(requests, self.channel, took_s, self._reader.run_counts)
             self._read_size = max(int(size * SLOW_BURST_S / took_s), READ_SIZE_MIN)
         else:
             self._read_size *= 2
@@ -313,7 +313,7 @@ class Connection:
             except MemoryError:
                 raise  # `_receive` closes the connection
             except Exception as error:  # noqa: BLE001 - our bug: other requests are served
-                answer = _system_error(request, channel, error)
+                answer = system_error(request, channel, error)
             # A oneway request gets no answer, but what it deferred is done.
             if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
                 continue
@@ -356,7 +356,7 @@ class Connection:
             self.channel.run_out_of_memory("answering it")
             return
         except Exception as error:  # noqa: BLE001 - our bug: other requests are served
-            answer = _system_error(request, self.channel, error)
+            answer = system_error(request, self.channel, error)
         finally:
             self._end_in_flight(size)
         if answer is not None and not request.is_oneway:
@@ -512,10 +512,11 @@ def _encoded(answer: RemotingCommand, request: RemotingCommand, channel: Channel
     try:
         return encode(answer)
     except Exception as error:  # noqa: BLE001 - our bug: other requests are served
-        return encode(_system_error(request, channel, error))
+        return encode(system_error(request, channel, error))
 
 
-def _system_error(request: RemotingCommand, channel: Channel, error: Exception) -> RemotingCommand:
+def system_error(request: RemotingCommand, channel: Channel, error: Exception) -> RemotingCommand:
+    """Log an unexpected error of a processor, which is a bug, and build the answer."""
     if isinstance(error, FrameTooLargeError):
         return _too_large(request, channel, error)
     logger.exception(

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from ..common.histogram import Histogram
-from .request_codes import RequestCode
 
 if TYPE_CHECKING:
     from .codec import RemotingCommand
@@ -39,7 +38,7 @@ LAG_INTERVAL_S: Final = 1.0
 LOG_INTERVAL_S: Final = 10.0
 """Seconds between two lines of one kind; those in between are counted."""
 
-RUN_CODES: Final = frozenset({int(RequestCode.SEND_MESSAGE_V2)})
+NO_RUNS: Final[Mapping[int, int]] = {}
 """The code that stands for the requests of a run."""
 
 
@@ -94,23 +93,23 @@ class LoopMonitor:
         requests: Sequence[RemotingCommand],
         peer: Peer,
         seconds: float,
-        run_count: int = 0,
+        run_counts: Mapping[int, int] = NO_RUNS,
     ) -> None:
         """Record a burst that may have been slow, or a request served in a separate task.
 
         Args:
           requests: of the burst; empty if no frame was complete.
           seconds: the burst's time.
-          run_count: further requests of the burst, sends that were served as a run.
+          run_counts: further requests of the burst, which were served as runs, by code.
         """
         if requests:
             self._last = requests[-1].code, peer
-        count = len(requests) + run_count
+        count = len(requests) + sum(run_counts.values())
         # A large burst may take longer: only time beyond what its requests usually take is slow.
         if seconds < SLOW_BURST_S + count * SLOW_REQUEST_S:
             return
         self.bursts.add(seconds)
-        codes = sorted({request.code for request in requests} | (RUN_CODES if run_count else set()))
+        codes = sorted({request.code for request in requests} | run_counts.keys())
         self._burst_line.write(
             seconds,
             f"{peer.remote_address}: {count} request(s) of code "

@@ -23,7 +23,7 @@ LATENCY_BOUNDS_MS: Final = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1_000.0, 2_000.0, 3
 """Upper ends of the buckets, milliseconds. Source: RemotingMetricsManager.getMetricsView."""
 
 RUN_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
-"""The code of the requests in a run."""
+"""The code that the sends of a run count as: it is not known which of them had SEND_MESSAGE."""
 
 PAIRS_MAX: Final = 1_000
 """Pairs of a request code and a response code with a histogram each. A peer chooses the request
@@ -32,7 +32,6 @@ code, and RocketMQ has some 160 of them; further ones count as code OTHER_CODE."
 OTHER_CODE: Final = -1
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_OF_RUNS: Final = RUN_CODE, _SUCCESS
 
 
 class RequestTimes:
@@ -51,24 +50,23 @@ class RequestTimes:
         """Record that a request of the present burst was refused."""
         self._refused.append((code, response_code))
 
-    def note(self, events: Sequence[object], run_count: int, seconds: float) -> None:
+    def note(self, events: Sequence[object], run_counts: Mapping[int, int], seconds: float) -> None:
         """Count a burst.
 
         Args:
           events: requests, and other events, which are skipped.
-          run_count: further requests, sends that were served as a run.
+          run_counts: further requests, which were served as runs, by code.
           seconds: the time that the whole burst took.
         """
         elapsed_ms = seconds * 1000
-        if run_count and not events:  # most bursts of a producer
-            self._histogram(_OF_RUNS).add(elapsed_ms, run_count)
+        if run_counts and not events:  # most bursts of a producer
+            for code, count in run_counts.items():
+                self._histogram((code, _SUCCESS)).add(elapsed_ms, count)
             return
-        counts: dict[int, int] = {}
+        counts = dict(run_counts)
         for event in events:
             if type(event) is RemotingCommand:
                 counts[event.code] = counts.get(event.code, 0) + 1
-        if run_count:
-            counts[RUN_CODE] = counts.get(RUN_CODE, 0) + run_count
         if self._refused:
             refused, self._refused = self._refused, []
             for code, response_code in refused:

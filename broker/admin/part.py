@@ -21,6 +21,7 @@ from ..pulling.fast_paths import fast_paths
 from ..pulling.part import Pulling
 from ..stats.part import Stats
 from ..tables.part import Tables
+from ..transactions.part import Transactions
 from .broker_config import BrokerConfigProcessor
 from .cleaning import CleaningProcessor
 from .client_admin import ClientAdminProcessor
@@ -56,6 +57,7 @@ class Admin(Part):
         pulling: Pulling,
         pop: Pop,
         delivering: Delivering,
+        transactions: Transactions,
         stats: Stats,
         forget_topic: Callable[[str], None],
         forget_group: Callable[[str], None],
@@ -73,7 +75,7 @@ class Admin(Part):
             delay_offsets=tables.delay_offsets,
             timers=delivering.used_timers,
             is_active=lambda: not store.is_slave,
-            paths=partial(fast_paths, store, pulling.processor),
+            paths=partial(fast_paths, store, pulling.processor, transactions.service.counts),
         )
 
     def processors(self, serving: Serving) -> Processors:

@@ -119,21 +119,31 @@ def usual_half(properties: bytes) -> tuple[bytes, HalfTraits] | None:
     value_at = at + len(UNIQUE_KEY_HEAD)
     end = properties.find(b"\2", value_at)
     unique_key = properties[value_at:end]
-    if len(unique_key) > UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum():
+    if not is_usual_key(unique_key):
         return None
     # Without the key all messages of a producer have the same properties: one look-up in a cache.
-    others = properties[:value_at] + properties[end:]
-    if len(others) > TRAITS_CACHED_SIZE_MAX:
-        traits = _traits.__wrapped__(others)
-    else:
-        traits = _traits(others)
+    traits = half_traits(properties[:value_at] + properties[end:])
     return None if traits is None else (unique_key, traits)
+
+
+def is_usual_key(unique_key: bytes) -> bool:
+    """Whether a unique key is that of a usual half message."""
+    return len(unique_key) <= UNIQUE_KEY_SIZE_MAX and unique_key.isalnum()
+
+
+def half_traits(properties: bytes) -> HalfTraits | None:
+    """The traits of a half message; None: it is not usual.
+
+    Args:
+      properties: as of `usual_half`, but without the value of the first UNIQ_KEY.
+    """
+    if len(properties) > TRAITS_CACHED_SIZE_MAX:
+        return _traits.__wrapped__(properties)
+    return _traits(properties)
 
 
 @lru_cache(maxsize=TRAITS_CACHED_MAX)
 def _traits(properties: bytes) -> HalfTraits | None:
-    """The traits of a usual half message, from its properties without the value of the first
-    UNIQ_KEY; None: it is not usual."""
     if any(token in properties for token in _UNUSUAL_TOKENS):
         return None
     for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1", MSG_REGION_HEAD):

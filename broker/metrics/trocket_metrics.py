@@ -33,8 +33,9 @@ PARKED: Final = trocket_metric(
 )  # fmt: skip
 FAST_PATH: Final = trocket_metric(
     "fast_path_total", Kind.COUNTER,
-    "Usual sends, batches, deliveries of delayed messages, pulls that wait and pulls that are "
-    "woken, by who served them: the C extension (native) or Python.", "path", "by",
+    "Usual sends, batches, deliveries of delayed messages, half messages and their ends, pulls "
+    "that wait and pulls that are woken, by who served them: the C extension (native) or Python.",
+    "path", "by",
 )  # fmt: skip
 FAST_PATH_FAILURES: Final = trocket_metric(
     "fast_path_failures_total", Kind.COUNTER,
@@ -73,7 +74,9 @@ def collect(
     samples.add(LOG_FILES, len(store.log.views), "mapped")
     samples.add(QUEUES, len(store.queue_store.queues))
     samples.add(PARKED, parts.transactions.service.parked)
-    for path, counts in fast_paths(store, parts.pulling.processor).items():
+    for path, counts in fast_paths(
+        store, parts.pulling.processor, parts.transactions.service.counts
+    ).items():
         samples.add(FAST_PATH, counts.taken, path, "native")
         samples.add(FAST_PATH, counts.left, path, "python")
         samples.add(FAST_PATH_FAILURES, counts.failed, path)

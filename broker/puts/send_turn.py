@@ -15,7 +15,14 @@ from ...common.supervision import FailureLog
 from ...disk.errors import StoreIOError
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel
-from ...remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode
+from ...remoting.codec import (
+    FrameDecoder,
+    RemotingCommand,
+    SerializeType,
+    decode_frame,
+    encode,
+    frame_start,
+)
 from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
@@ -82,6 +89,8 @@ _CODES: Final[Mapping[PutMessageStatus, ResponseCode]] = {
     PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
 """The code of an answer whose message is stored, but not fsynced or replicated as configured."""
+
+_JSON: Final = int(SerializeType.JSON)
 
 _SENDS: Final = frozenset(
     {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
@@ -167,6 +176,17 @@ class SendTurn:
         self._ok_half = AnswerTemplate(
             ("msgId", "queueId", "queueOffset", "transactionId"), constants=self.answer_constants
         )
+        before_id, *between, before_opaque, end = (
+            part.replace(b"%", b"%%") for part in self._ok_half.json_parts
+        )
+        before_queue, before_offset, before_key = between
+        # One step for the whole header: a third of the time of `encode_all`.
+        self._json_half = (
+            b"%b%b%%016X%b%%d%b%%d%b%%b%b%%d%b" % (
+                before_id, self.id_prefix, before_queue, before_offset, before_key, before_opaque,
+                end,
+            )
+        )  # fmt: skip
 
     def begin(self, channel: Channel) -> None:
         """Start serving the requests of a connection in this turn.
@@ -252,21 +272,39 @@ class SendTurn:
         Args:
           unique_key: ASCII letters and digits, at most 255.
         """
-        answer = (
-            b""  # oneway
-            if request.flag & 2
-            else self._ok_half.encode_all(
-                request.opaque,
-                request.serialize_type,
-                (
-                    b"%b%016X" % (self.id_prefix, physical_offset),
-                    b"%d" % queue_id,
-                    b"%d" % queue_offset,
-                    unique_key,
-                ),
-            )
-        )
+        answer = b""
+        if not request.flag & 2:  # not oneway
+            answer = self.half_answer(
+                request.opaque, request.serialize_type, queue_id, physical_offset, queue_offset,
+                unique_key,
+            )  # fmt: skip
         self._keep(request, answer, waits)
+
+    def half_answer(
+        self,
+        opaque: int,
+        serialize_type: int,
+        queue_id: int,
+        physical_offset: int,
+        queue_offset: int,
+        unique_key: bytes,
+    ) -> bytes:
+        """The answer to a half message; see `accept_half`."""
+        if serialize_type == _JSON:
+            header = self._json_half % (
+                physical_offset, queue_id, queue_offset, unique_key, opaque
+            )  # fmt: skip
+            return frame_start(len(header), 0, _JSON) + header
+        return self._ok_half.encode_all(
+            opaque,
+            serialize_type,
+            (
+                b"%b%016X" % (self.id_prefix, physical_offset),
+                b"%d" % queue_id,
+                b"%d" % queue_offset,
+                unique_key,
+            ),
+        )
 
     def answer(self, request: RemotingCommand, answer: RemotingCommand, waits: bool) -> None:
         """Keep any answer until the turn's end; `waits` as for `accept`."""

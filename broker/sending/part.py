@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from ...remoting.channel import Channel
 from ..clients.part import Clients
 from ..cluster.part import Cluster
 from ..part import Foundation, Part, Processors, Serving
@@ -18,6 +20,29 @@ from .send_batch import SendBatchProcessor
 from .send_message import SendMessageProcessor
 from .send_runs import SendRunProcessor
 from .send_topics import SendTopics
+from .transaction_runs import TransactionRunProcessor
+
+
+@dataclass(frozen=True, slots=True)
+class SendRuns:
+    """Serves both kinds of runs, see `RunProcessor.serve`."""
+
+    sends: SendRunProcessor
+    transactions: TransactionRunProcessor
+
+    def process_run(
+        self,
+        data: bytes,
+        position: int,
+        frame_size_max: int,
+        channel: Channel,
+        counts: dict[int, int],
+    ) -> int:
+        """Serve the run at a position, of sends or of transactions."""
+        return self.sends.process_run(
+            data, position, frame_size_max, channel, counts
+        ) or self.transactions.process_run(data, position, frame_size_max, channel, counts)
+
 
 _COPIED_KEYS: Final = ("brokerPermission", "maxMessageSize", "regionId", "traceOn")
 """Keys that are copied for every send."""
@@ -88,11 +113,23 @@ class Sending(Part):
         )
         return sends.processors | back.processors | replies.processors
 
-    def runs(self, serving: Serving) -> SendRunProcessor | None:
-        """Serves runs of sends with the C extension; None: there is none. The store is loaded."""
-        native_runs = self._foundation.store.runs
-        if native_runs is None:
+    def runs(self, serving: Serving) -> SendRuns | None:
+        """Serves runs of sends and transactions with the C extension; None: there is none. The
+        store is loaded.
+        """
+        store, live = self._foundation.store, self._foundation.live
+        native = self._foundation.seams.native
+        if store.runs is None or native is None:
             return None
-        runs = SendRunProcessor(native_runs, serving.turn, self._topics, serving.added)
-        self._foundation.live.subscribe(runs.settings_changed, *_COPIED_KEYS)
-        return runs
+        sends = SendRunProcessor(store.runs, serving.turn, self._topics, serving.added)
+        transactions = TransactionRunProcessor(
+            native,
+            self._foundation.config,
+            store,
+            HalfPuts(serving.puts, self._transactions),
+            self._topics,
+            serving.added,
+        )
+        live.subscribe(sends.settings_changed, *_COPIED_KEYS)
+        live.subscribe(transactions.settings_changed, *_COPIED_KEYS)
+        return SendRuns(sends, transactions)

@@ -10,13 +10,13 @@ from typing import Final
 from ...remoting.channel import Channel
 from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
+from ...remoting.request_times import RUN_CODE
 from ...store.writing.run_appender import RunAppender
 from ..puts.added_properties import AddedProperties
 from ..puts.send_turn import SendTurn
 from .send_topics import SendTopics
 
 RUN_CODES: Final = (int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_MESSAGE_V2))
-_NONE: Final = (0, 0)
 
 
 class SendRunProcessor:
@@ -51,19 +51,25 @@ class SendRunProcessor:
         )
 
     def process_run(
-        self, data: bytes, position: int, frame_size_max: int, channel: Channel
-    ) -> tuple[int, int]:
+        self,
+        data: bytes,
+        position: int,
+        frame_size_max: int,
+        channel: Channel,
+        counts: dict[int, int],
+    ) -> int:
         """Serve the run at a position of received bytes; see `RunProcessor.serve`."""
         turn = self._turn
         if self._is_read_only:  # each send is checked, one by one
-            return _NONE
+            return 0
         if channel is not turn.channel:
             try:
                 turn.begin(channel)
             except RequestRefused:  # each send is refused, one by one
-                return _NONE
+                return 0
         run = self._append(self._rules, data, position, frame_size_max, channel.remote_host)
         if run is None:
-            return _NONE
+            return 0
         turn.accept_run(run)
-        return run.size, run.send_count
+        counts[RUN_CODE] = counts.get(RUN_CODE, 0) + run.send_count
+        return run.size

@@ -17,7 +17,7 @@ from ...common.message_properties import (
 from ...common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ...disk.errors import StoreError
 from ...remoting.channel import Channel, Processor
-from ...remoting.codec import RemotingCommand
+from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from ...remoting.headers import (
     EndTransactionRequestHeader,
@@ -38,6 +38,7 @@ from ...store.offsets import PhysicalOffset, QueueOffset
 from ..messages.half_messages import final_message, immunity_ms, renewed_half
 from ..messages.request import stored_message
 from ..settings.config import BrokerConfig
+from .cached_ends import CachedEnds
 from .send_half import HalfPuts
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ _KINDS: Final = {
     str(TRANSACTION_COMMIT_TYPE): TRANSACTION_COMMIT_TYPE,
     str(TRANSACTION_ROLLBACK_TYPE): TRANSACTION_ROLLBACK_TYPE,
 }
+_OFFSET_DIGITS: Final = 18
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
@@ -69,6 +71,7 @@ class EndTransactionProcessor:
         self._puts = halves.puts
         self._transactions = halves.transactions
         self._cache = halves.transactions.cache
+        self._cached = CachedEnds(store, halves)
         self._ends = halves.transactions.ends
         self._turn = halves.puts.turn
         self.processors: dict[RequestCode, Processor] = {
@@ -96,7 +99,7 @@ class EndTransactionProcessor:
             return
         half = self._half_message(header.commit_log_offset)
         # The offset may be written in a way that does not find it in the cache.
-        self._cache.remove(str(header.commit_log_offset))
+        self._cache.remove(header.commit_log_offset)
         self._check(half, header)
         self._refuse_forged(half)
         current = self._transactions.can_end(half.queue_offset)
@@ -129,55 +132,30 @@ class EndTransactionProcessor:
         Returns: False: nothing was done.
         Raises: RequestRefused: the final message was not stored.
         """
-        fields, cache, store = request.ext_fields, self._cache, self._store
-        # The key is the string of the offset, so a wrong one finds nothing. A cached half message
-        # is open, has no immunity time, and its topic may be delivered to.
-        key = fields.get("commitLogOffset", "")
-        half = cache.find(key)
+        fields = request.ext_fields
+        kind = _KINDS.get(fields.get("commitOrRollback", ""))
+        half_offset = _offset(fields.get("commitLogOffset"))
+        queue_offset = _offset(fields.get("tranStateTableOffset"))
+        group = fields.get("producerGroup")
+        if kind is None or half_offset is None or queue_offset is None or group is None:
+            return False
+        transaction_id = fields.get("transactionId") or ""
+        half = self._cached.find(half_offset, queue_offset, group, transaction_id)
         if half is None:
             return False
-        kind = _KINDS.get(fields.get("commitOrRollback", ""))
-        if (
-            kind is None
-            or fields.get("tranStateTableOffset") != str(half.queue_offset)
-            or fields.get("producerGroup") != half.group
-            or fields.get("transactionId") not in (half.unique_key, None, "")
-            # It must not be deleted and, under SYNC_FLUSH, must be visible.
-            or not store.log.min_offset <= half.physical_offset < store.dispatched_offset
-        ):
-            return False
-        cache.remove(key)
         turn = self._turn
-        if channel is not turn.channel:  # saves a call
-            turn.begin(channel)
-        waits = True
-        if kind == TRANSACTION_COMMIT_TYPE:
-            waits = half.waits
-            refusal, _, _ = store.put_message(
-                half.topic,
-                half.queue_id,
-                half.body,
-                half.properties,
-                born_timestamp_ms=half.born_timestamp_ms,
-                born_host=half.born_host,
-                store_host=turn.store_host,
-                tags_code=half.tags_code,
-                sys_flag=half.sys_flag,
-                prepared_transaction_offset=half.physical_offset,
-            )
-            if refusal is not None:
-                raise turn.refusal(refusal)
-            latency_ms = store.wall_time_ms - half.born_timestamp_ms
-            self._ends.commit(half.topic, latency_ms)
-        else:
-            self._ends.roll_back(half.topic)
+        turn.begin(channel)
+        refusal = self._cached.end(half, kind)
+        if refusal is not None:
+            raise turn.refusal(refusal)
+        is_commit = kind == TRANSACTION_COMMIT_TYPE
+        waits = half.waits or not is_commit
         if request.flag & 2:  # as all known clients send it
             turn.accept_oneway(request, waits)
-        elif kind == TRANSACTION_COMMIT_TYPE:
-            turn.answer(request, request.answer(ResponseCode.SUCCESS, None, {}), waits)
+            self._transactions.counts.left += 1
         else:
-            turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET), waits)
-        self._transactions.end(half.queue_offset)
+            remark, more = (None, {}) if is_commit else (NOT_SET, NO_EXT_FIELDS)
+            turn.answer(request, request.answer(ResponseCode.SUCCESS, remark, more), waits)
         return True
 
     def _check(self, half: MessageExt, header: EndTransactionRequestHeader) -> None:
@@ -248,3 +226,10 @@ class EndTransactionProcessor:
         except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed} {error}") from error
         self._halves.put_and_answer(request, channel, renewed_half(parked, 0))
+
+
+def _offset(text: str | None) -> int | None:
+    """The offset that a field's text gives in the usual way; None: it is written otherwise."""
+    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > _OFFSET_DIGITS:
+        return None
+    return int(text)

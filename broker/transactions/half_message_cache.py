@@ -55,7 +55,7 @@ class CachedHalf(msgspec.Struct, gc=False):
 
 
 class HalfMessageCache:
-    """Half messages by the decimal text of their physical offset, as an end names them.
+    """Half messages by their physical offset, as an end names them.
 
     They are in two generations of equal size; when the younger one is full, the older is dropped.
 
@@ -65,8 +65,8 @@ class HalfMessageCache:
 
     def __init__(self, size_max: int) -> None:
         self._part_max = size_max // 2
-        self._young: dict[str, CachedHalf] = {}
-        self._old: dict[str, CachedHalf] = {}
+        self._young: dict[int, CachedHalf] = {}
+        self._old: dict[int, CachedHalf] = {}
         self._young_size = 0
 
     def __len__(self) -> int:
@@ -80,14 +80,14 @@ class HalfMessageCache:
                 return
             # Two generations in place of an order by age, which would cost a step at each look-up.
             self._old, self._young, self._young_size = self._young, {}, 0
-        self._young[str(half.physical_offset)] = half
+        self._young[half.physical_offset] = half
         self._young_size += size
 
-    def find(self, physical_offset: str) -> CachedHalf | None:
-        """The half message at a physical offset, which is any string of a client's."""
+    def find(self, physical_offset: int) -> CachedHalf | None:
+        """The half message at a physical offset, which is any number of a client's."""
         return self._young.get(physical_offset) or self._old.get(physical_offset)
 
-    def remove(self, physical_offset: str) -> None:
+    def remove(self, physical_offset: int) -> None:
         """Remove the half message at a physical offset, if it is there."""
         half = self._young.pop(physical_offset, None)
         if half is None:

@@ -24,7 +24,8 @@ from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import COMPRESSED, TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE
 from ...store.message_store import MessageStore
-from ..messages.half_messages import usual_half
+from ...store.status import PutResult
+from ..messages.half_messages import HalfTraits, usual_half
 from ..messages.inner_message import InnerMessage
 from ..puts.added_properties import AddedProperties
 from ..puts.turn_puts import Place, TurnPuts
@@ -102,6 +103,7 @@ class UsualHalves:
         self._turn = halves.puts.turn
         self._open = halves.transactions.open
         self._put_usual_half = halves.transactions.put_usual_half
+        self._counts = halves.transactions.counts
         self._limits = store.config
         self._size_max = store.config.mapped_file_size_commit_log - PROPERTIES_SIZE_MAX
 
@@ -120,48 +122,82 @@ class UsualHalves:
             or message.flag
             or message.reconsume_times
             or not properties
-            or topic[0] == "%"
-            or len(body) > self._size_max
-            or len(body) > self._limits.max_message_size
-            or len(properties) > _PROPERTIES_SIZE_MAX
         ):
             return False
         properties = self._added.append_to(properties)
         usual = usual_half(properties)
-        if (
-            usual is None
+        if usual is None or not self.may_put(topic, len(body), len(properties)):
+            return False
+        unique_key, traits = usual
+        refusal, physical_offset, queue_offset = self.put(
+            topic, queue_id, body, properties, unique_key, traits,
+            born_timestamp_ms=message.born_timestamp_ms, born_host=message.born_host,
+            sys_flag=sys_flag,
+        )  # fmt: skip
+        if refusal is not None:
+            raise self._turn.refusal(refusal)
+        waits = traits[2]
+        self._turn.accept_half(request, queue_id, physical_offset, queue_offset, unique_key, waits)
+        self._counts.left += 1
+        return True
+
+    def may_put(self, topic: str, body_size: int, properties_size: int) -> bool:
+        """Whether a half message for a topic, with these sizes in bytes, may be usual."""
+        return not (
+            topic[0] == "%"
+            or body_size > self._size_max
+            or body_size > self._limits.max_message_size
+            or properties_size > _PROPERTIES_SIZE_MAX
             or self._config.reject_transaction_message
             or self._open.is_full
             or self._kinds.delivery_refusal(topic) is not None
-        ):
-            return False
-        unique_key, (group, tags_code, waits) = usual
+        )
+
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        unique_key: bytes,
+        traits: HalfTraits,
+        *,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        sys_flag: int,
+    ) -> PutResult:
+        """Append a usual half message in the present turn, and cache it; see `usual_half`.
+
+        Args:
+          topic, queue_id: to which a commit delivers; `may_put` allows the topic.
+          properties: with those that the broker adds.
+          sys_flag: as it came.
+        """
+        group, tags_code, waits = traits
         # The properties of the final message: a commit needs neither the log nor the decoder.
         final = b"%b%b%b\2" % (properties, _ID_HEAD, unique_key)
         sys_flag &= ~TRANSACTION_PREPARED_TYPE
-        born_ms, born_host = message.born_timestamp_ms, message.born_host
-        refusal, physical_offset, queue_offset = self._put_message(
+        result = self._put_message(
             TRANS_HALF_TOPIC,
             0,
             body,
             final + _place_properties(topic, queue_id),
-            born_timestamp_ms=born_ms,
+            born_timestamp_ms=born_timestamp_ms,
             born_host=born_host,
             store_host=self._turn.store_host,
             tags_code=tags_code,
             sys_flag=sys_flag,
         )
-        if refusal is not None:
-            raise self._turn.refusal(refusal)
-        self._put_usual_half(
-            CachedHalf(
-                topic, queue_id, body, final, born_ms, born_host,
-                sys_flag | TRANSACTION_COMMIT_TYPE, tags_code, physical_offset, queue_offset,
-                unique_key.decode("ascii"), group, waits,
-            )
-        )  # fmt: skip
-        self._turn.accept_half(request, queue_id, physical_offset, queue_offset, unique_key, waits)
-        return True
+        refusal, physical_offset, queue_offset = result
+        if refusal is None:
+            self._put_usual_half(
+                CachedHalf(
+                    topic, queue_id, body, final, born_timestamp_ms, born_host,
+                    sys_flag | TRANSACTION_COMMIT_TYPE, tags_code, physical_offset, queue_offset,
+                    unique_key.decode("ascii"), group, waits,
+                )
+            )  # fmt: skip
+        return result
 
 
 @lru_cache(maxsize=PLACES_CACHED_MAX)

@@ -20,6 +20,7 @@ from ...common.clock import Clock
 from ...common.message_properties import PROPERTY_PRODUCER_GROUP, PROPERTY_REAL_TOPIC
 from ...common.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANSACTION_GROUP
 from ...disk.errors import CorruptRecordError, StoreIOError
+from ...native.path_counts import PathCounts
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.headers import CheckTransactionStateRequestHeader, encode_header
@@ -104,6 +105,7 @@ class TransactionService:
       open: the table of open transactions.
       cache: half messages that were stored lately.
       ends: counts of commits and rollbacks since the start.
+      counts: of half messages and ends that were served as runs.
       parked: the number of transactions parked since the start.
       may_ask: whether a producer may see a topic's half messages: any may, without accounts.
     """
@@ -123,6 +125,7 @@ class TransactionService:
         self.open = OpenTransactions()
         self.cache = HalfMessageCache(cache_size(config.remoting_bytes_max or default_budget()))
         self.ends = TransactionEnds()
+        self.counts = PathCounts(is_judged=False)
         self.parked = 0
         self.may_ask: Callable[[ClientChannel, str], bool] = lambda channel, topic: True
         self._config = config
@@ -406,7 +409,7 @@ class TransactionService:
         half = next(self._read(TRANS_HALF_TOPIC, offset), None)
         if half is not None and half.queue_offset == offset:
             # It is written again or parked, and its end reads what is current then.
-            self.cache.remove(str(half.physical_offset))
+            self.cache.remove(half.physical_offset)
             return half
         logger.error(
             "half message %(offset)d is gone, its log file was deleted or is damaged: its "

@@ -98,6 +98,8 @@ class MessageAppender:
         self._native = native
         self.batches = PathCounts()
         self._put_fast = self._put_usual_batch if native is None else self._put_packed_batch
+        # It packs no record with a checksum.
+        self._pack_put = None if native is None or self._append_crc else native.pack_put
 
     def put_message(
         self,
@@ -131,6 +133,24 @@ class MessageAppender:
         burst = self._burst
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         body_size = len(body)
+        pack = self._pack_put
+        if (
+            pack is not None and queue is not None and body_size <= burst.body_size_max
+            and not sys_flag & _UNUSUAL
+        ):  # fmt: skip
+            physical_offset, queue_offset = burst.append_offset, queue.next_offset
+            now_ms = burst.store_time_ms
+            record = pack(
+                queue, queue_id, body, properties, flag, sys_flag, born_timestamp_ms, born_host,
+                now_ms, store_host, reconsume_times, prepared_transaction_offset, physical_offset,
+                burst.file_end, tags_code, burst.touched,
+            )  # fmt: skip
+            if record is not None:
+                burst.pending.append(record)
+                burst.append_offset = physical_offset + len(record)
+                burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
+                # Calling the NewTypes of both offsets would cost a tenth of a put.
+                return (None, physical_offset, queue_offset)  # type: ignore[return-value]
         properties_size = len(properties)
         if queue is None or body_size > burst.body_size_max:
             return (_illegal(topic, body_size), _NOWHERE, _NO_PLACE)
@@ -164,7 +184,6 @@ class MessageAppender:
         burst.pending += (head, body, queue.topic_field, _pack_length(properties_size), properties)
         burst.append_offset = physical_offset + size
         burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
-        # Calling the NewTypes of both offsets would cost a tenth of a put.
         return (None, physical_offset, queue_offset)  # type: ignore[return-value]
 
     def put(self, message: InnerMessage, tags_code: int) -> PutResult:

@@ -25,9 +25,7 @@ STEPS = [
     pytest.param(ID, UNUSUAL_HALF, id="half"),
     pytest.param(FRAME, TIMED, id="timer's frame"),
     pytest.param(FRAME, UNUSUAL_HALF, id="half's frame"),
-    pytest.param(
-        "remoting.answer_template.AnswerTemplate.encode_all", HALF, id="usual half's frame"
-    ),
+    pytest.param("broker.puts.send_turn.SendTurn.half_answer", HALF, id="usual half's frame"),
 ]
 """What is left to do for a send when its message is appended, and a send that does it."""
 

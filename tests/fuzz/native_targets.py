@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
 from trocket.broker.messages.inner_message import DelayLevels, InnerMessage, InnerPuts
 from trocket.broker.sending.send_batch import batch_ids
+from trocket.broker.sending.send_numbers import LETTER_NAMES, WORD_NAMES, SendNames, is_batch
+from trocket.broker.sending.transaction_runs import EndFrame, HalfFrame
 from trocket.broker.waiting.pull import Pull
 from trocket.broker.waiting.pull_request_hold import HeldPull
 from trocket.client.core import send_header
@@ -257,6 +259,104 @@ def batches(random: Random, material: Material, extension: Extension) -> None:
     assert outcomes[0] == outcomes[1], (arguments, options, outcomes)
 
 
+def puts(random: Random, material: Material, extension: Extension) -> None:
+    """Messages put one by one into two stores, and all that they add to their bursts."""
+    made: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    for _ in range(random.choice((1, 2, 5))):
+        arguments = (
+            random.choice("TU"), random.randrange(3),
+            random.randbytes(random.choice((0, 1, 7, 8, 9, 100, 3000, 30_000))),
+            properties(random)[: random.choice((0x7FFF, 0x8000, 100))],
+        )  # fmt: skip
+        options: dict[str, Any] = {
+            "born_timestamp_ms": random.choice((0, 1, -1, 2**63 - 1, 2**63, 1_700_000_000_000)),
+            "born_host": HOST if random.random() < 0.9 else HOST_V6,
+            "store_host": HOST if random.random() < 0.9 else HOST_V6,
+            "tags_code": random.choice((0, 1, -1, 2**63 - 1, -(2**63))),
+            "flag": random.choice((0, 0, 1, -1, 2**31 - 1, 2**31)),
+            "sys_flag": random.choice((0, 0, 1, 4, 8, 12, 48, 2**31 - 1, 1 << 31)),
+            "reconsume_times": random.choice((0, 0, 1, 2**31 - 1)),
+            "prepared_transaction_offset": random.choice((0, 0, 7, 2**63 - 1)),
+        }
+        made.append((arguments, options))
+    outcomes: list[object] = []
+    for store, native in zip(material.stores(), (extension, None), strict=True):
+        appender = MessageAppender(store.config, store.queue_store, store.writer, native)
+        store.begin_burst()
+        results: list[object] = []
+        for arguments, options in made:
+            try:
+                results.append(appender.put_message(*arguments, **options))
+            except struct.error:
+                results.append("a number does not fit")
+        outcomes.append((results, _added_to(store)))
+        store.on_visible(store.commit())
+    assert outcomes[0] == outcomes[1], (made, outcomes)
+
+
+def transactions(random: Random, material: Material, extension: Extension) -> None:
+    """Half messages and ends, taken out of their frames; Python decodes the same bytes."""
+    traffic = Traffic(random.getrandbits(32), random.choice(KINDS), 1)
+    pieces: list[bytes] = []
+    for number in range(random.randint(1, 4)):
+        kind, more = random.randrange(2), "TAGS\1a" if random.random() < 0.5 else ""
+        half = {
+            "b": "T", "e": "0", "f": "4", "g": "1700000000000", "h": "0", "j": "0", "m": "false",
+            "i": f"TRAN_MSG\1true\2UNIQ_KEY\1{number:032X}\2PGROUP\1PG\2{more}",
+        }  # fmt: skip
+        end = {"producerGroup": "PG", "commitLogOffset": "7", "tranStateTableOffset": "3",
+               "commitOrRollback": "8", "transactionId": "K"}  # fmt: skip
+        pieces += random.choice((
+            [frame(310, half, b"body", opaque=number, serialize_type=kind)],
+            [frame(37, end, opaque=number, flag=2, serialize_type=kind)],
+            [traffic.request()],
+        ))  # fmt: skip
+    data = mutated(random, b"".join(pieces))
+    added = random.choice((b"", b"A\1b\2", b"MSG_REGION\1R\2CLUSTER\1C\2"))
+    taken: list[HalfFrame | EndFrame] = []
+    extension.take_transactions(
+        HalfFrame, EndFrame, added, codec.HEADER_SIZE_MAX, data, 0, FRAME_SIZE_MAX, taken
+    )
+    position = 0
+    for each in taken:
+        command = codec.decode_frame(data[position : each.end])
+        position = each.end
+        fields = command.ext_fields
+        if isinstance(each, EndFrame):
+            assert (command.code, command.flag) == (37, 2), data
+            assert (
+                str(each.half_offset), str(each.queue_offset), str(each.outcome), each.group,
+                each.transaction_id,
+            ) == (
+                fields["commitLogOffset"], fields["tranStateTableOffset"],
+                fields["commitOrRollback"], fields["producerGroup"],
+                fields.get("transactionId", ""),
+            ), data  # fmt: skip
+            continue
+        names = WORD_NAMES if command.code == 10 else LETTER_NAMES
+        numbers = read_numbers_of(fields, names)
+        own = fields[names.properties].encode()
+        joined = own + (b"\2" if added and own[-1] != 2 else b"") + added
+        key_at = own.index(b"UNIQ_KEY\1") + len(b"UNIQ_KEY\1")
+        key = own[key_at:].split(b"\2")[0]
+        assert (command.flag, is_batch(fields, names)) == (0, False), data
+        assert each == HalfFrame(
+            position, command.opaque, command.serialize_type, fields[names.topic],
+            numbers[0], numbers[1], numbers[2], joined,
+            joined[:key_at] + joined[key_at + len(key) :], key, command.body,
+        ), data  # fmt: skip
+
+
+def read_numbers_of(fields: Mapping[str, str], names: SendNames) -> tuple[int, int, int]:
+    """Queue, born time and sysFlag of a send whose other numbers are 0."""
+    assert (fields[names.flag], fields.get(names.reconsume_times) or "0") == ("0", "0")
+    return (
+        int(fields[names.queue_id]),
+        int(fields[names.born_timestamp]),
+        int(fields[names.sys_flag]),
+    )
+
+
 def _added_to(store: MessageStore) -> object:
     """The burst, and the queues that it touched."""
     burst = store.writer.burst
@@ -457,9 +557,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
     """Arguments of any types and numbers: an exception or a result, never a crash."""
     names = [name for name in dir(extension) if callable(getattr(extension, name))]
     function = getattr(extension, random.choice([name for name in names if name[0] != "_"]))
-    given = [
-        random.choice(ODD) for _ in range(random.choice((0, 1, 2, 3, 4, 4, 5, 6, 6, 7, 7, 12, 16)))
-    ]
+    given = [random.choice(ODD) for _ in range(random.randrange(17))]
     with suppress(TypeError, ValueError, OverflowError, AttributeError):
         function(*given)
 
@@ -467,7 +565,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (json_headers, 100), (find_property, 200), (records, 100), (send_frames, 100),
-    (batches, 50), (deliveries, 50), (index, 50), (answers, 50), (pulls, 100), (joins, 100),
-    (arguments, 200), (broker, 1),
+    (batches, 50), (puts, 50), (transactions, 50), (deliveries, 50), (index, 50), (answers, 50),
+    (pulls, 100), (joins, 100), (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

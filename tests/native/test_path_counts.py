@@ -60,7 +60,7 @@ async def pull_at_end(broker: Broker, nursery: trio.Nursery, offset: int) -> Non
 
 def counts(broker: Broker) -> dict[str, tuple[int, int, int]]:
     parts = broker.controller.parts
-    paths = fast_paths(parts.store, parts.pulling.processor)
+    paths = fast_paths(parts.store, parts.pulling.processor, parts.transactions.service.counts)
     return {name: (each.taken, each.left, each.failed) for name, each in paths.items()}
 
 

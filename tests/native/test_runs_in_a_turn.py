@@ -74,7 +74,7 @@ def test_the_monitor_counts_the_sends_of_a_run(caplog: pytest.LogCaptureFixture)
     caplog.set_level("INFO")
     monitor = LoopMonitor()
     peer: Any = SimpleNamespace(remote_address="p")
-    monitor.served([], peer, 2 * SLOW_BURST_S, 100)
+    monitor.served([], peer, 2 * SLOW_BURST_S, {310: 100})
     assert monitor.bursts.count == 0, "a long burst of many sends is not slow"
-    monitor.served([RemotingCommand(34)], peer, 0.2, 9)
+    monitor.served([RemotingCommand(34)], peer, 0.2, {310: 9})
     assert "p: 10 request(s) of code 34, 310 took 200 ms" in caplog.text

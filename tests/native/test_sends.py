@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeAlias
 
 import pytest
 import trio
@@ -178,8 +180,12 @@ class Outcome:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
+Burst: TypeAlias = bytes | Callable[[list[bytes]], bytes]
+"""Bytes, or what makes them from the answers so far."""
+
+
 def outcome(
-    received: list[bytes],
+    received: Sequence[Burst],
     extension: Extension | None,
     monkeypatch: pytest.MonkeyPatch,
     fault: Fault | None = None,
@@ -205,7 +211,8 @@ def outcome(
                 return far
 
             far = connect()
-            for number, data in enumerate(received):
+            for number, burst in enumerate(received):
+                data = burst(found.answers) if callable(burst) else burst
                 disk.fault = fault if number == 2 else None
                 with trio.move_on_after(1):
                     try:

@@ -72,14 +72,21 @@ class Broker:
         self.reader = BurstReader(self.channel, self.processors, runs)
 
     def serve(
-        self, data: bytes, position: int, frame_size_max: int, channel: Channel
-    ) -> tuple[int, int]:
+        self,
+        data: bytes,
+        position: int,
+        frame_size_max: int,
+        channel: Channel,
+        counts: dict[int, int],
+    ) -> int:
         end = position
         while not self.declines and data.startswith(self._send, end):
             end += len(self._send)
         size = end - position
         self.served.append(size // len(self._send))
-        return size, size // len(self._send)
+        if size:
+            counts[SEND_CODE] = counts.get(SEND_CODE, 0) + size // len(self._send)
+        return size
 
     def take_pulls(
         self,
@@ -112,7 +119,7 @@ def test_a_run_is_served_after_the_requests_before_it(serialize_type: int) -> No
     whole = [2, [asked] * 2, 1, [asked], 1]
     broker.read(data)
     assert broker.served == whole
-    assert (broker.reader.run_count, broker.reader.has_taken) == (4, True)
+    assert (broker.reader.run_counts, broker.reader.has_taken) == ({SEND_CODE: 4}, True)
     broker.read(data[:-1], data[-1:] + data[:1], data[1:])
     # The last send of the first piece is whole only in the second, the first of it in the third.
     assert broker.served == whole + whole[:4] + [1] + whole
@@ -126,7 +133,7 @@ def test_a_send_that_is_no_run_is_decoded_and_the_next_one_is_offered_again() ->
     broker.read(send * 2 + ask)
     sent, asked = decode_frame(send), decode_frame(ask)
     assert broker.served == [0, [sent], 0, [sent, asked]]
-    assert (broker.reader.run_count, broker.reader.has_taken) == (0, False)
+    assert (broker.reader.run_counts, broker.reader.has_taken) == ({}, False)
 
 
 @needs_extension

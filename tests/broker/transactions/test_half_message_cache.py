@@ -76,9 +76,9 @@ def test_the_oldest_are_dropped_when_the_cache_is_full():
     cache = HalfMessageCache(10_000)
     for number in range(100):
         cache.add(half_of(number, 1000 * number))
-        assert cache.find(str(1000 * number)) is not None
+        assert cache.find(1000 * number) is not None
         assert len(cache) <= 10
-    assert cache.find("0") is None
+    assert cache.find(0) is None
     assert len(cache) >= 5
 
 
@@ -89,9 +89,9 @@ def test_a_removed_one_makes_room():
     for number in range(1, 100):
         half = half_of(number, number)
         cache.add(half)
-        cache.remove(str(number))
-        cache.remove(str(number))
-    assert cache.find("0") is first
+        cache.remove(number)
+        cache.remove(number)
+    assert cache.find(0) is first
     assert len(cache) == 1
 
 
@@ -99,18 +99,10 @@ def test_one_larger_than_the_cache_drops_no_other():
     cache = HalfMessageCache(10_000)
     cache.add(half_of(0, 0))
     cache.add(half_of(1, 1, size=10_000))
-    assert [cache.find("0") is None, cache.find("1") is None] == [False, True]
+    assert [cache.find(0) is None, cache.find(1) is None] == [False, True]
     nothing = HalfMessageCache(0)
     nothing.add(half_of(0, 0, size=0))
     assert len(nothing) == 0
-
-
-@pytest.mark.parametrize("text", ["", "07", " 7", "+7", "7.0", "7 ", "seven", "\u0667"])
-def test_only_the_usual_text_of_an_offset_finds_a_half_message(text):
-    cache = HalfMessageCache(10_000)
-    cache.add(half_of(0, 7))
-    assert cache.find(text) is None
-    assert cache.find("7") is not None
 
 
 def test_the_cache_takes_a_small_part_of_the_budget():
