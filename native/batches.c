@@ -121,6 +121,25 @@ pack(Batch *batch, Span body, size_t size_max)
     return packed;
 }
 
+/* is_plain_batch(body) */
+PyObject *
+is_plain_batch(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    Span body;
+    if (argument_count("is_plain_batch", count, 1) < 0 || bytes_argument(arguments[0], &body) < 0)
+        return NULL;
+    if (find_bytes(body, TEXT("DELAY")))
+        Py_RETURN_FALSE;
+    const uint8_t *at = body.bytes, *end = at + body.size;
+    while (at < end && (at = memchr(at, '_', (size_t)(end - at))) != NULL) {
+        /* the underscore of UNIQ_KEY, and the byte after the name */
+        if (at - body.bytes < 4 || end - at < 5 || memcmp(at - 4, "UNIQ_KEY\1", 9) != 0)
+            Py_RETURN_FALSE;
+        at++;
+    }
+    Py_RETURN_TRUE;
+}
+
 /* pack_batch(body, added, queue_id, queue_offset, physical_offset, file_end, topic_field,
               topic_hash, sys_flag, born_ms, born_host, store_ms, store_host, reconsume_times)
    -> None: not for me, or (records, units, physical offsets, index entries) */

@@ -94,6 +94,12 @@ class Extension(Protocol):
           were free.
         """
 
+    def is_plain_batch(self, body: bytes, /) -> bool:
+        """Whether a batch has no "DELAY", and no "_" but in "UNIQ_KEY\\1".
+
+        Pure: `admission.may_break_batch_rules`.
+        """
+
     def pack_batch(
         self,
         body: bytes,

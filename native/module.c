@@ -120,6 +120,7 @@ static PyMethodDef functions[] = {
     FUNCTION(find_property),
     FUNCTION(index_entries),
     FUNCTION(index_put),
+    FUNCTION(is_plain_batch),
     FUNCTION(pack_batch),
     FUNCTION(pack_sends),
     FUNCTION(pack_deliveries),

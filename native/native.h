@@ -286,6 +286,7 @@ DECLARE(decode_frames);
 DECLARE(find_property);
 DECLARE(index_entries);
 DECLARE(index_put);
+DECLARE(is_plain_batch);
 DECLARE(pack_batch);
 DECLARE(pack_sends);
 DECLARE(pack_deliveries);

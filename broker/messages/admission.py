@@ -58,10 +58,12 @@ from ...common.topic_names import (
     is_system_group,
 )
 from ...common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+from ...native import extension
 from ...remoting.message import MessageExt
 from ...remoting.request_codes import RequestCode
 
 _INT32_DIGITS: Final = 10
+_is_plain_batch = None if extension is None else extension.is_plain_batch
 
 
 class TopicKind(Enum):
@@ -207,6 +209,8 @@ def may_break_batch_rules(body: bytes) -> bool:
 
     Returns: False: certainly not. True: perhaps; see `is_special`.
     """
+    if _is_plain_batch is not None and _is_plain_batch(body):
+        return False
     if DELAY_NAME in body:
         return True
     if body.count(b"_") == body.count(UNIQUE_KEY_HEAD):

@@ -188,6 +188,11 @@ class SendTurn:
             )
         )  # fmt: skip
 
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether too many answers wait for the disk: each keeps its request in memory."""
+        return self._held >= self._held_max
+
     def begin(self, channel: Channel) -> None:
         """Start serving the requests of a connection in this turn.
 
@@ -195,8 +200,7 @@ class SendTurn:
         """
         if channel is self.channel:
             return
-        # Each answer that waits keeps its request in memory.
-        if self._held >= self._held_max:
+        if self.is_overloaded:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while"
             )
@@ -243,6 +247,20 @@ class SendTurn:
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(answer)
+
+    def accept_batch(
+        self, request: RemotingCommand, queue_id: int, ids: str, queue_offset: int, waits: bool
+    ) -> None:
+        """`accept` for a batch whose header is JSON.
+
+        Args:
+          ids: of all its messages; ASCII.
+        """
+        answer = b""
+        if not request.flag & 2:  # not oneway
+            values = ids.encode(), b"%d" % queue_id, b"%d" % queue_offset
+            answer = self._ok.encode(request.opaque, _JSON, *values)
+        self._keep(request, answer, waits)
 
     @property
     def answer_parts(self) -> tuple[bytes, ...]:

@@ -13,7 +13,7 @@ from ...common.message_properties import UNIQUE_KEY_NAME, WAIT_OFF, find_propert
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...native import extension
 from ...remoting.channel import Channel
-from ...remoting.codec import RemotingCommand
+from ...remoting.codec import RemotingCommand, SerializeType
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
 from ...remoting.message_batch import encode_entry, iter_batch, refuse_long_batch
@@ -118,14 +118,14 @@ class SendBatchProcessor:
                 raise turn.refusal(refusal)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
-        fields = {
-            "msgId": self._ids_of(self._id_prefix, offsets),
-            "queueId": str(queue_id),
-            "queueOffset": str(queue_offset),
-        }
+        ids, waits = self._ids_of(self._id_prefix, offsets), WAIT_OFF not in properties
+        if unique_key is None and request.serialize_type == SerializeType.JSON:
+            turn.accept_batch(request, queue_id, ids, queue_offset, waits)
+            return
+        fields = {"msgId": ids, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
         if unique_key is not None:  # for 5.x producers: the batch is one message with one key
             fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
-        turn.answer_send(request, fields, WAIT_OFF not in properties)
+        turn.answer_send(request, fields, waits)
 
 
 def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
@@ -135,8 +135,8 @@ def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
       prefix: the store host in hexadecimal digits.
       offsets: physical offsets.
     """
-    host = prefix.decode()
-    return ",".join([f"{host}{offset:016X}" for offset in offsets])
+    one = prefix.decode() + "%016X"  # hexadecimal digits, so no % of its own
+    return ",".join([one] * len(offsets)) % tuple(offsets)
 
 
 def _admitted(body: bytes) -> bytes:

@@ -122,7 +122,7 @@ class SendMessageProcessor:
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.SEND_MESSAGE: self.send_message,
             RequestCode.SEND_MESSAGE_V2: self.send_message_v2,
-            RequestCode.SEND_BATCH_MESSAGE: self.send_message_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch_message,
         }
 
     def settings_changed(self) -> None:
@@ -138,6 +138,13 @@ class SendMessageProcessor:
     def send_message_v2(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a send whose header names are letters."""
         self._send(request, channel, LETTER_NAMES)
+
+    def send_batch_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a send that most often says that its body is a batch."""
+        if is_batch(request.ext_fields, LETTER_NAMES):
+            self._send_batch(request, channel)
+        else:
+            self._send(request, channel, LETTER_NAMES)
 
     def _send(self, request: RemotingCommand, channel: Channel, names: SendNames) -> None:
         turn = self._turn

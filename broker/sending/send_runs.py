@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from ...remoting.channel import Channel
-from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.request_times import RUN_CODE
 from ...store.writing.run_appender import RunAppender
@@ -62,14 +61,13 @@ class SendRunProcessor:
         turn = self._turn
         if self._is_read_only:  # each send is checked, one by one
             return 0
-        if channel is not turn.channel:
-            try:
-                turn.begin(channel)
-            except RequestRefused:  # each send is refused, one by one
-                return 0
+        if channel is not turn.channel and turn.is_overloaded:  # each send is refused, one by one
+            return 0
         run = self._append(self._rules, data, position, frame_size_max, channel.remote_host)
         if run is None:
             return 0
+        # Only now: other frames may begin no turn.
+        turn.begin(channel)
         turn.accept_run(run)
         counts[RUN_CODE] = counts.get(RUN_CODE, 0) + run.send_count
         return run.size

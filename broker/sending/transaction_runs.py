@@ -15,7 +15,6 @@ from ...native import Extension
 from ...remoting.channel import Channel
 from ...remoting.codec import HEADER_SIZE_MAX, decode_frame, encode
 from ...remoting.connection import system_error
-from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.request_times import RUN_CODE
 from ...remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
@@ -169,10 +168,11 @@ class TransactionRunProcessor:
 
     def _begin(self, channel: Channel) -> bool:
         """Begin the turn of a connection. Returns: False: its requests are refused, one by one."""
-        try:
-            self._turn.begin(channel)
-        except RequestRefused:
-            return False
+        turn = self._turn
+        if channel is not turn.channel:
+            if turn.is_overloaded:
+                return False
+            turn.begin(channel)
         return True
 
     def _put_half(self, frame: HalfFrame, channel: Channel) -> bytes | None:
@@ -184,7 +184,7 @@ class TransactionRunProcessor:
             config is None
             or topic in self._checked
             or queue_id >= config.write_queue_nums
-            or not (channel is self._turn.channel or self._begin(channel))
+            or not self._begin(channel)
             or not is_usual_key(unique_key)
             or not self._usual.may_put(topic, len(body), len(properties))
         ):
@@ -214,6 +214,6 @@ class TransactionRunProcessor:
             half is not None
             and half.waits
             and kind in _KINDS
-            and (channel is self._turn.channel or self._begin(channel))
+            and self._begin(channel)
             and self._ends.end(half, kind) is None
         )

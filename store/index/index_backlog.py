@@ -61,14 +61,20 @@ class IndexBacklog:
                 if type(item) is IndexRun:
                     self.count += item.message_count - 1
 
-    def take_run(self) -> IndexRun | None:
-        """Remove and return the oldest messages if they are a run."""
-        first = self._waiting[0]
-        if type(first) is not IndexRun:
-            return None
-        self._waiting.popleft()
-        self.count -= first.message_count
-        return first
+    def take_runs(self, count: int) -> bytes:
+        """Remove the oldest messages as far as they are runs, the first one and others of at most
+        `count` messages together. Returns: their entries; empty: the oldest message is no run.
+        """
+        waiting, taken = self._waiting, 0
+        entries: list[bytes] = []
+        while waiting and type(first := waiting[0]) is IndexRun:
+            if entries and taken + first.message_count > count:
+                break
+            waiting.popleft()
+            entries.append(first.entries)
+            taken += first.message_count
+        self.count -= taken
+        return entries[0] if len(entries) == 1 else b"".join(entries)
 
     def take(self, count: int) -> list[IndexItem]:
         """Remove and return at most `count` items, up to the next run."""

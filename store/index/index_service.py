@@ -476,9 +476,8 @@ class IndexService:
             file.close()
 
     def _work_from_backlog(self, count: int) -> None:
-        run = self._backlog.take_run() if self._native is not None else None
-        if run is not None:
-            self._put_packed(run.entries)
+        if self._native is not None and (packed := self._backlog.take_runs(count)):
+            self._put_packed(packed)
             return
         items = self._backlog.take(count)
         if self._native is None:

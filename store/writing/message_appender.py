@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from functools import lru_cache
+from itertools import repeat
 from typing import TypeAlias
 from zlib import crc32
 
@@ -47,6 +47,14 @@ from ..queues.batch_consume_queue import BATCH_SIZE_MAX, batch_refusal, with_inn
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..status import BatchResult, PutMessageStatus, PutRefusal, PutResult
+from .even_batch import (
+    EvenMessages,
+    RecordPlace,
+    even_messages,
+    pack_records,
+    pack_units,
+    record_size,
+)
 from .inner_message import InnerMessage
 from .log_writer import LogWriter
 
@@ -318,10 +326,11 @@ class MessageAppender:
         Returns: the physical offsets; empty: nothing was appended, and the batch needs the slow
           path, which also finds what is wrong with it.
         """
+        messages = even_messages(batch.body, batch.properties)
+        if messages is not None:
+            return self._put_even_batch(queue, batch, messages)
         burst = self._burst
-        entries = even_entries(batch.body, batch.properties) or usual_entries(
-            batch.body, batch.properties
-        )
+        entries = usual_entries(batch.body, batch.properties)
         physical_offset, queue_offset = burst.append_offset, queue.next_offset
         overhead, now_ms, queue_id = queue.record_overhead, burst.store_time_ms, queue.key[1]
         topic_field, topic_hash = queue.topic_field, queue.topic_hash
@@ -354,6 +363,36 @@ class MessageAppender:
         burst.index_items += items
         burst.append_offset = physical_offset
         if queue.append_units(b"".join(units), len(units)):
+            burst.touched.append(queue)
+        return offsets
+
+    def _put_even_batch(
+        self, queue: ConsumeQueue, batch: InnerMessage, messages: EvenMessages
+    ) -> list[PhysicalOffset]:
+        """`_put_usual_batch` of messages with the same sizes."""
+        burst, queue_offset = self._burst, queue.next_offset
+        first, now_ms = burst.append_offset, burst.store_time_ms
+        place = RecordPlace(
+            queue.topic_field, queue.key[1], queue_offset, first, batch.sys_flag & _NOT_V6,
+            batch.born_timestamp_ms, batch.born_host, now_ms, batch.store_host,
+            batch.reconsume_times,
+        )  # fmt: skip
+        size, count = record_size(messages, place), len(messages.bodies)
+        end = first + size * count
+        if end + 8 > burst.file_end:
+            return []
+        burst.pending.append(pack_records(messages, place))
+        offsets = [*range(first, end, size)]
+        after = messages.after
+        burst.index_items += zip(
+            repeat(queue.topic_hash),
+            [own + after for own in messages.properties],
+            offsets,
+            repeat(now_ms),
+            strict=False,
+        )
+        burst.append_offset = end
+        if queue.append_units(pack_units(first, size, count), count):
             burst.touched.append(queue)
         return offsets
 
@@ -497,42 +536,6 @@ def _illegal(topic: str, size: int) -> PutRefusal:
 def _too_many_properties(size: int) -> PutRefusal:
     remark = f"{size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
     return PutRefusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, remark)
-
-
-@lru_cache(maxsize=64)
-def _entry_struct(body_size: int, properties_size: int) -> struct.Struct:
-    """The layout of a batch entry of these sizes; see `BATCH_ENTRY`."""
-    return struct.Struct(f">12xii{body_size}sh{properties_size}s")
-
-
-def even_entries(body: bytes, added: bytes) -> list[BatchEntry]:
-    """`usual_entries` of a batch whose messages all have the same sizes and no tags.
-
-    Most batches are of this kind, and are split by one call.
-
-    Returns: an empty list for any other batch.
-    """
-    try:
-        _, _, _, _, size = _unpack_entry(body)
-        (own_size,) = _unpack_length(body, _ENTRY_HEAD_SIZE + size)
-        if size < 0 or own_size <= 0:
-            return []
-        rows = list(_entry_struct(size, own_size).iter_unpack(body))
-    except struct.error:
-        return []
-    owns = b"".join([row[4] for row in rows])
-    if (
-        # NUL needs a checksum, and `#` may be that of the sender: the slow path knows both.
-        {(row[1], row[3]) for row in rows} != {(size, own_size)}
-        or TAGS_HEAD in owns or b"\0" in owns or b"#" in owns
-        or own_size + len(added) >= PROPERTIES_SIZE_MAX
-    ):  # fmt: skip
-        return []
-    after = b"\2" + added if added else b""
-    return [
-        (flag, message_body, own + (added if own[-1] == 2 else after), 0)
-        for flag, _, message_body, _, own in rows
-    ]
 
 
 def usual_entries(body: bytes, added: bytes) -> list[BatchEntry]:

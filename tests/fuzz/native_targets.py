@@ -259,6 +259,13 @@ def batches(random: Random, material: Material, extension: Extension) -> None:
     assert outcomes[0] == outcomes[1], (arguments, options, outcomes)
 
 
+def plain_batches(random: Random, material: Material, extension: Extension) -> None:
+    """Whether a batch needs no rule."""
+    body = batch(random) + random.choice((b"", b"_", b"DELAY", b"UNIQ_KEY\1", b"UNIQ_KEY", b"DELA"))
+    is_plain = b"DELAY" not in body and body.count(b"_") == body.count(b"UNIQ_KEY\1")
+    assert extension.is_plain_batch(body) == is_plain, body
+
+
 def puts(random: Random, material: Material, extension: Extension) -> None:
     """Messages put one by one into two stores, and all that they add to their bursts."""
     made: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
@@ -565,7 +572,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (json_headers, 100), (find_property, 200), (records, 100), (send_frames, 100),
-    (batches, 50), (puts, 50), (transactions, 50), (deliveries, 50), (index, 50), (answers, 50),
-    (pulls, 100), (joins, 100), (arguments, 200), (broker, 1),
+    (batches, 50), (plain_batches, 50), (puts, 50), (transactions, 50), (deliveries, 50),
+    (index, 50), (answers, 50), (pulls, 100), (joins, 100), (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

@@ -110,11 +110,22 @@ def test_the_backlog_counts_messages() -> None:
     item: IndexItem = (1, b"", 10, 1)
     backlog.add([item, IndexRun(5, b"x", 20), item, item])
     assert (backlog.count, backlog.first_offset) == (8, 10)
-    assert backlog.take_run() is None
+    assert backlog.take_runs(10) == b""
     assert backlog.take(10) == [item]
     assert backlog.first_offset == 20
-    assert backlog.take_run() == IndexRun(5, b"x", 20)
+    assert backlog.take_runs(4) == b"x"
     assert (backlog.take(1), backlog.count) == ([item], 1)
     backlog.clear()
     assert not backlog
     assert backlog.count == 0
+
+
+def test_runs_are_taken_together_up_to_a_count() -> None:
+    backlog = IndexBacklog(has_runs=True)
+    item: IndexItem = (1, b"", 99, 1)
+    backlog.add([IndexRun(5, text, 20) for text in (b"a", b"b", b"c", b"d")])
+    backlog.add([item])
+    assert (backlog.take_runs(14), backlog.count) == (b"ab", 11)
+    assert (backlog.take_runs(1), backlog.count) == (b"c", 6)
+    assert (backlog.take_runs(99), backlog.count) == (b"d", 1)
+    assert (backlog.take_runs(99), backlog.count) == (b"", 1)

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from trocket import native
+from trocket.broker.sending.transaction_runs import EndFrame, HalfFrame
 from trocket.broker.waiting.pull import Pull
 from trocket.broker.waiting.pull_request_hold import HeldPull
 from trocket.native.queue_state import QueueState
@@ -139,6 +140,49 @@ def pack_sends(queue: QueueState, next_offset: int = 1 << 20) -> None:
             rules, HEADER_SIZE_MAX, b"--" + data, 2, 1 << 20, HOST, 1, 1, 0, 1 << 20, []
         )
         assert (packed is not None) == is_run
+
+
+def pack_put(queue: QueueState, next_offset: int = 1 << 20, *, is_packed: bool = True) -> None:
+    """A message that is packed, or one without room; when it cannot be, nothing is touched."""
+    assert native.extension is not None
+    queue.tail.clear()
+    queue.next_offset = queue.committed_offset = next_offset
+    touched: list[object] = []
+    try:
+        packed = native.extension.pack_put(
+            queue, 0, b"body", PROPERTIES, 0, 0, 1 << 40, HOST, 1 << 40, HOST, 0, 1 << 40, 1 << 40,
+            (1 << 40) + 1000 if is_packed else 1 << 40, 1 << 40, touched,
+        )  # fmt: skip
+    except ValueError:
+        assert (touched, bytes(queue.tail)) == ([], b"")
+        raise
+    assert ((packed is not None), len(touched), len(queue.tail)) == (
+        (True, 1, UNIT_SIZE) if is_packed else (False, 0, 0)
+    )
+
+
+HALF: Final = SEND | {"f": "4"}
+END: Final = {
+    "producerGroup": "PG", "commitLogOffset": "7", "tranStateTableOffset": "1",
+    "commitOrRollback": "8", "transactionId": "é",
+}  # fmt: skip
+_transactions = [
+    frame(310, HALF, b"body", serialize_type=kind) + frame(37, END, flag=2, serialize_type=kind)
+    for kind in (0, 1)
+]
+
+
+def take_transactions(
+    half_class: type = HalfFrame, data: bytes = _transactions[0] + _transactions[1] + _frames[0]
+) -> list[object]:
+    """Two half messages and two ends, and a plain send that is left; or a class that refuses."""
+    assert native.extension is not None
+    taken: list[object] = []
+    native.extension.take_transactions(
+        half_class, EndFrame, b"A\x01b\x02", HEADER_SIZE_MAX, data, 0, 1 << 20, taken
+    )
+    assert len(taken) == 4
+    return taken
 
 
 _due = encode_record(
@@ -308,6 +352,11 @@ def functions() -> dict[str, Callable[[], object]]:
         "fill_answer": lambda: extension.fill_answer(PARTS, 1, b"id", b"2", b"3", 0),
         "batch_ids": lambda: extension.batch_ids(b"0" * 16, [1, 2**62]),
         "pack_sends": lambda: pack_sends(queue),
+        "is_plain_batch": lambda: [extension.is_plain_batch(body) for body in _bodies],
+        "pack_put": lambda: [pack_put(queue, is_packed=each) for each in (True, False)],
+        "pack_put, undone": lambda: _raises(lambda: pack_put(queue, (1 << 63) - 1)),
+        "take_transactions": take_transactions,
+        "take_transactions, refused": lambda: _raises(lambda: take_transactions(Topic)),
         "pack_deliveries": lambda: pack_deliveries(queue),
         "pack_deliveries, undone": lambda: _raises(lambda: pack_deliveries(queue, LAST)),
         "pack_sends, undone": lambda: _raises(lambda: pack_sends(queue, LAST)),
@@ -331,7 +380,7 @@ def functions() -> dict[str, Callable[[], object]]:
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
     "batch_ids", "pack_sends", "pack_deliveries", "decode_records", "send_frame", "join_records",
-    "take_pulls", "wake_pulls",
+    "take_pulls", "wake_pulls", "is_plain_batch", "pack_put", "take_transactions",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
@@ -343,6 +392,9 @@ WRONG: Final[dict[str, tuple[object, ...]]] = {
     "take_pulls": ((), (), None, b"", 0, 0, [], []),
     "wake_pulls": (({},) * 12, [], 0),
     "pack_deliveries": ({}, (), 1, b"", 0, 1, 0, 1, []),
+    "is_plain_batch": ("text",),
+    "pack_put": (Topic, 0, b"", b"", 0, 0, 0, HOST, 0, HOST, 0, 0, 0, 0, 0, []),
+    "take_transactions": (HalfFrame, EndFrame, b"", 1, b"", 0, 1, ()),
     "pack_sends": ((1,) * 10, 1, b"", 0, 1, HOST, 1, 1, 0, 1, []),
 }
 

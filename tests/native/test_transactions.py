@@ -113,7 +113,7 @@ def both(
     ]
     assert ours.files.keys() == pure.files.keys()
     for path, data in ours.files.items():
-        # Its times are those of the last burst, and a refused end begins none in pure Python.
+        # Its times are those of the last burst, and C reads the clock for a refused end, too.
         if path != "/store/checkpoint":
             assert data == pure.files[path], path
     return ours.answers, counting

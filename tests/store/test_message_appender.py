@@ -10,7 +10,8 @@ from trocket.common.message_properties import find_property
 from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
-from trocket.store.writing.message_appender import even_entries, usual_entries
+from trocket.store.writing.even_batch import even_messages
+from trocket.store.writing.message_appender import usual_entries
 
 ADDED = b"MSG_REGION\x01r\x02"
 names = st.sampled_from(["UNIQ_KEY", "TAGS", "A", "#"])
@@ -36,6 +37,15 @@ def slowly(body: bytes, added: bytes) -> list[tuple[int, bytes, bytes, int]]:
         code = 0 if tags is None else tags_code(tags.decode())
         entries.append((flag, message_body, own + separator + added, code))
     return entries
+
+
+def even_entries(body: bytes, added: bytes) -> list[tuple[int, bytes, bytes, int]]:
+    """The columns of an even batch as entries; nothing for any other batch."""
+    found = even_messages(body, added)
+    if found is None:
+        return []
+    rows = zip(found.flags, found.bodies, found.properties, strict=True)
+    return [(flag, message_body, own + found.after, 0) for flag, message_body, own in rows]
 
 
 @given(bodies, st.sampled_from([b"", ADDED]))
