@@ -199,12 +199,13 @@ class InnerPuts:
       client_topics: see `TopicKinds`.
 
     Attributes:
+      levels: of this broker.
       kinds: of this broker's topics.
     """
 
     def __init__(self, store: MessageStore, levels: DelayLevels, *client_topics: str) -> None:
         self._store = store
-        self._levels = levels
+        self.levels = levels
         self.kinds = TopicKinds(*client_topics)
 
     def waiting(self, message: InnerMessage) -> InnerMessage:
@@ -222,7 +223,7 @@ class InnerPuts:
         if level > 0:
             # The message may be newer than the turn's time, by which it would be delivered early.
             self._store.writer.read_clock()
-            waiting = delayed(message, level, self._levels, self._kept_due_ms(level))
+            waiting = delayed(message, level, self.levels, self._kept_due_ms(level))
             self._refuse_too_large(waiting, message.topic, len(waiting.properties))
             return waiting
         if b"TIMER_DEL" in message.properties:
@@ -242,7 +243,7 @@ class InnerPuts:
         """
         if int(self._store.wall_time_ms) == int(self._store.store_time_ms):
             return None
-        return self._levels.due_ms(level, self._store.wall_time_ms)
+        return self.levels.due_ms(level, self._store.wall_time_ms)
 
     def refuse_half_too_large(self, half: InnerMessage, topic: str) -> None:
         """Refuse a half message that could not be written again or committed later.
@@ -274,7 +275,7 @@ class InnerPuts:
     def put(self, message: InnerMessage) -> PutResult:
         """Append one message to its topic and queue; returns as `MessageStore.put`."""
         if message.topic == SCHEDULE_TOPIC:
-            code: int = self._levels.due_ms(message.queue_id + 1, self._store.wall_time_ms)
+            code: int = self.levels.due_ms(message.queue_id + 1, self._store.wall_time_ms)
         else:
             tags = find_property(message.properties, TAGS_NAME)
             code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))

@@ -135,7 +135,7 @@ def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
       prefix: the store host in hexadecimal digits.
       offsets: physical offsets.
     """
-    one = prefix.decode() + "%016X"  # hexadecimal digits, so no % of its own
+    one = prefix.decode() + "%016X"  # the prefix has no percent sign
     return ",".join([one] * len(offsets)) % tuple(offsets)
 
 

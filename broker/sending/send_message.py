@@ -71,6 +71,7 @@ from .send_numbers import (
     read_numbers,
 )
 from .send_topics import DLQ_QUEUE_COUNT, WORD_CODES, SendTopics, bad_header
+from .usual_delays import UsualDelays
 
 _USUAL_TEXTS = ("0", "0", "0", "false")
 
@@ -113,6 +114,8 @@ class SendMessageProcessor:
         self._static = static
         self._send_batch = send_batch
         self._send_usual_half = UsualHalves(config, store, halves, added).send
+        levels = halves.puts.inner.levels
+        self._send_usual_delay = UsualDelays(store, self._turn, levels, added).send
         self._counts = PathCounts() if store.runs is None else store.runs.sends
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
@@ -235,7 +238,7 @@ class SendMessageProcessor:
             message.queue_id, message.properties = place_by_priority(
                 message.properties, message.queue_id, queue_count
             )
-        if self._send_usual_half(request, message):
+        if self._send_usual_delay(request, message) or self._send_usual_half(request, message):
             return
         # As in Apache's broker the answer has the requested queue, or that of the priority, but the
         # offsets at which the message is stored.

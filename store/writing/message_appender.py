@@ -200,11 +200,20 @@ class MessageAppender:
         Args:
           tags_code: `java_hash.tags_code` of TAGS (for SCHEDULE_TOPIC_XXXX the delivery time, ms).
         """
-        topic, queue_id = message.topic, message.queue_id
-        queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
-        if queue is None or len(message.body) > self._burst.body_size_max:
-            return (_illegal(topic, len(message.body)), _NOWHERE, _NO_PLACE)
-        return self._put_unusual(queue, message, tags_code)
+        return self.put_message(
+            message.topic,
+            message.queue_id,
+            message.body,
+            message.properties,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            tags_code=tags_code,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+        )
 
     def fits(
         self,
@@ -373,10 +382,17 @@ class MessageAppender:
         burst, queue_offset = self._burst, queue.next_offset
         first, now_ms = burst.append_offset, burst.store_time_ms
         place = RecordPlace(
-            queue.topic_field, queue.key[1], queue_offset, first, batch.sys_flag & _NOT_V6,
-            batch.born_timestamp_ms, batch.born_host, now_ms, batch.store_host,
-            batch.reconsume_times,
-        )  # fmt: skip
+            topic_field=queue.topic_field,
+            queue_id=queue.key[1],
+            queue_offset=queue_offset,
+            physical_offset=first,
+            sys_flag=batch.sys_flag & _NOT_V6,
+            born_timestamp_ms=batch.born_timestamp_ms,
+            born_host=batch.born_host,
+            store_timestamp_ms=now_ms,
+            store_host=batch.store_host,
+            reconsume_times=batch.reconsume_times,
+        )
         size, count = record_size(messages, place), len(messages.bodies)
         end = first + size * count
         if end + 8 > burst.file_end:
