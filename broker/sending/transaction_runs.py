@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from ...common.topic_names import SYSTEM_TOPIC_PREFIX
 from ...native import Extension
 from ...remoting.channel import Channel
 from ...remoting.codec import HEADER_SIZE_MAX, decode_frame, encode
@@ -151,6 +152,7 @@ class TransactionRunProcessor:
                 raise  # the connection is closed
             except Exception as error:  # noqa: BLE001 - our bug: other requests are served
                 # Not served again one by one: what failed may have stored a message already.
+                self._turn.begin(channel)
                 request = decode_frame(data[end : frame.end])
                 refusal = system_error(request, channel, error)
                 answers.append(b"" if request.is_oneway else encode(refusal))
@@ -183,6 +185,8 @@ class TransactionRunProcessor:
         if (
             config is None
             or topic in self._checked
+            # Revive topics among them: messages may be delivered there, but not sent.
+            or topic.startswith(SYSTEM_TOPIC_PREFIX)
             or queue_id >= config.write_queue_nums
             or not self._begin(channel)
             or not is_usual_key(unique_key)

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.kit import embedded_broker, send_fields
 from trocket import native
+from trocket.common.topic_names import REVIVE_TOPIC_PREFIX
 from trocket.native import Extension
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.store.config import BrokerRole, FlushDiskType
@@ -254,6 +256,23 @@ def test_a_run_in_trouble_is_answered_alike(
     answers, _ = both([*setup_bursts(), halves, ends, ends], monkeypatch, fault=fault, **options)
     found = FrameDecoder().receive_data(b"".join(answers))
     assert {each.code for each in found if 100 <= each.opaque < 110} == {code}
+
+
+async def test_no_half_message_is_for_a_topic_that_only_the_broker_sends_to(
+    autojump_clock: object,
+) -> None:
+    """Revive topics exist, and what was popped is delivered there."""
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        topics = broker.controller.parts.tables.topics.topic_config_table
+        revive = REVIVE_TOPIC_PREFIX + "DefaultCluster"
+        topics[revive] = topics["TBW102"]
+        assert (await client.ask(310, send_fields("T"), b"creates the topic")).code == 0
+        codes = []
+        for topic in ("T", revive, "T"):
+            fields = {LETTERS.get(name, name): text for name, text in half_of("K").items()}
+            codes.append((await client.ask(310, fields | {"b": topic}, b"half")).code)
+        assert codes == [0, 16, 0]
 
 
 def test_small_log_files_are_filled_alike(monkeypatch: pytest.MonkeyPatch) -> None:
