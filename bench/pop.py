@@ -15,6 +15,12 @@ message comes again.
     python -m trocket.bench.pop --pin
     python -m trocket.bench.pop --pin --json
     python -m trocket.bench.pop --side trocket --case "8 connections" --rounds 1
+
+Such runs differ by a fifth from one to the next. `--beside` runs our broker and that of another
+checkout at once, and gives each of them the load for a window by turns, so that the ratio of their
+CPU has an error of one in a hundred:
+
+    python -m trocket.bench.pop --pin --beside ../before --seconds 1 --rounds 20 --invisible 60
 """
 
 from __future__ import annotations
@@ -40,10 +46,10 @@ from trocket.bench.frames import SendTemplate
 from trocket.bench.load import fill
 from trocket.bench.pop_delay import measure_delays
 from trocket.bench.pop_load import BROKER, CASES, QUEUE_COUNT, TOPIC, Case, Groups, load_of
-from trocket.bench.wire import BROKER_HEAP, JVM_WARM_UP_S, pin_to_cores
+from trocket.bench.wire import BROKER_HEAP, JVM_WARM_UP_S, checkout_command, pin_to_cores
 from trocket.interop.apache import ApacheCluster, broker_conf_text
 from trocket.interop.peer import Cluster
-from trocket.interop.trocket_peer import FREE_METRICS_PORT, TrocketCluster
+from trocket.interop.trocket_peer import COMMAND, FREE_METRICS_PORT, TrocketCluster
 from trocket.interop.usage import cpu_seconds
 from trocket.interop.wire import WireClient
 
@@ -157,12 +163,14 @@ class Side:
         return f"PopBenchGroup{self.runs}"
 
 
-def _trocket(folder: Path, *, merges: bool) -> Cluster:
+def _trocket(folder: Path, *, merges: bool, checkout: Path | None = None) -> Cluster:
+    """Ours; of another checkout, if that is given."""
     folder.mkdir(parents=True)
     conf = folder / "broker.conf"
     keys = {"brokerName": BROKER, "enablePopBufferMerge": merges}  # receipts have the name
     conf.write_text(broker_conf_text(keys), encoding="utf-8")
-    return TrocketCluster(folder, options=(*FREE_METRICS_PORT, "-c", str(conf)))
+    command = COMMAND if checkout is None else checkout_command(checkout)
+    return TrocketCluster(folder, command=command, options=(*FREE_METRICS_PORT, "-c", str(conf)))
 
 
 def _apache(folder: Path, *, merges: bool) -> Cluster:
@@ -236,10 +244,72 @@ def measure(side: Side, case: Case, plan: Plan) -> Outcome:
     )
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The CPU of our broker and of another checkout's, in windows by turns.
+
+    Attributes:
+      cpu_us, beside_cpu_us: medians of the windows, per message.
+      ratio, error: the mean of the windows' ratios, and its standard error.
+    """
+
+    case: str
+    cpu_us: float
+    beside_cpu_us: float
+    ratio: float
+    error: float
+
+
+def compare(case: Case, sides: Sequence[Side], plan: Plan) -> Comparison:
+    """Give both brokers the load by turns. Raises: as `measure`."""
+    with ExitStack() as stack:
+        loads = []
+        for side in sides:
+            address = kit.socket_address(side.cluster.broker_address)
+            groups = Groups(plan.messages, side.new_name())
+            load = load_of(address, case, groups, invisible_ms=plan.invisible_ms)
+            loads.append(stack.enter_context(load))
+        for load in loads:
+            load.run(WARM_UP_S)
+        found: tuple[list[float], list[float]] = ([], [])
+        for order in kit.by_turns(range(len(sides)), plan.rounds):
+            for number in order:
+                before_s = cpu_seconds(sides[number].pid)
+                count = loads[number].run(plan.seconds)
+                used_s = cpu_seconds(sides[number].pid) - before_s
+                found[number].append(used_s / count * 1e6)
+    ratios_ = [ours / theirs for ours, theirs in zip(*found, strict=True)]
+    error = statistics.stdev(ratios_) / len(ratios_) ** 0.5 if len(ratios_) > 1 else 0.0
+    ours_us, theirs_us = map(statistics.median, found)
+    return Comparison(case.name, ours_us, theirs_us, statistics.mean(ratios_), error)
+
+
+def run_beside(checkout: Path, plan: Plan) -> list[Comparison]:
+    """Compare all cases with another checkout. Raises: as `measure`."""
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder, ExitStack() as stack:
+        sides = []
+        for number, path in enumerate((None, checkout)):
+            cluster = _trocket(Path(folder, str(number)), merges=True, checkout=path)
+            sides.append(Side(str(path or "trocket"), stack.enter_context(kit.running(cluster))))
+        if plan.pin:
+            pin_to_cores(*(side.pid for side in sides))
+        for side in sides:
+            fill_topic(side, plan)
+        return [compare(case, sides, plan) for case in plan.cases if case is not None]
+
+
 def measure_redelivery(side: Side, messages: int) -> Redelivery:
     """Run the case without acknowledgements. Raises: as `measure_delays`."""
     delays_s = measure_delays(side.cluster.broker_address, group=side.new_name(), messages=messages)
     return Redelivery(side.name, messages, delays_s[0], statistics.median(delays_s), delays_s[-1])
+
+
+def fill_topic(side: Side, plan: Plan) -> None:
+    """Create the topic and fill it. Raises: as `measure`."""
+    with WireClient(side.cluster.broker_address) as wire:
+        wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
+    address = kit.socket_address(side.cluster.broker_address)
+    fill(address, SendTemplate.for_topic(TOPIC, queue_count=QUEUE_COUNT), plan.messages)
 
 
 def prepare(side: Side, plan: Plan) -> None:
@@ -248,9 +318,7 @@ def prepare(side: Side, plan: Plan) -> None:
     Raises: as `measure`.
     """
     address = kit.socket_address(side.cluster.broker_address)
-    with WireClient(side.cluster.broker_address) as wire:
-        wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
-    fill(address, SendTemplate.for_topic(TOPIC, queue_count=QUEUE_COUNT), plan.messages)
+    fill_topic(side, plan)
     for case in filter(None, plan.cases):
         groups = Groups(plan.messages, side.new_name())
         with load_of(address, case, groups, invisible_ms=plan.invisible_ms) as load:
@@ -281,6 +349,13 @@ REDELIVERY_COLUMNS: kit.Columns[Redelivery] = {
     "least s": lambda one: f"{one.least_s:.2f}",
     "p50 s": lambda one: f"{one.p50_s:.2f}",
     "most s": lambda one: f"{one.most_s:.2f}",
+}
+
+COMPARISON_COLUMNS: kit.Columns[Comparison] = {
+    "case": lambda one: one.case,
+    "CPU µs": lambda one: f"{one.cpu_us:.2f}",
+    "beside": lambda one: f"{one.beside_cpu_us:.2f}",
+    "ratio": lambda one: f"{one.ratio:.3f} ± {one.error:.3f}",
 }
 
 RATIO_COLUMNS: kit.Columns[Ratio] = {
@@ -402,6 +477,9 @@ def main(
     pin: Annotated[
         bool, typer.Option(help="Pin the brokers to one core, the generator to the others.")
     ] = False,
+    beside: Annotated[
+        Path | None, typer.Option(help="Alternate with this checkout, in windows of --seconds.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Pop and acknowledge on broker processes by turns, and print rates, CPU and delays."""
@@ -419,13 +497,20 @@ def main(
         delayed=delayed,
         pin=pin,
     )
+    if beside is not None:
+        found = run_beside(beside, plan)
+        if json_:
+            print(json.dumps([asdict(one) for one in found], indent=2))
+        else:
+            Console(width=160).print(kit.table(COMPARISON_COLUMNS, found, f"beside {beside}"))
+        return
     outcomes, delays = run(plan)
-    beside = ratios(outcomes, names[0])
+    by_round = ratios(outcomes, names[0])
     if json_:
         facts = {"seconds": seconds, "rounds": rounds, "invisible_s": invisible, "pinned": pin}
         report = {
             "cases": [asdict(one) for one in outcomes],
-            "ratios": [asdict(one) for one in beside],
+            "ratios": [asdict(one) for one in by_round],
             REDELIVERY: [asdict(one) for one in delays],
         }
         print(json.dumps(facts | report, indent=2))
@@ -434,8 +519,8 @@ def main(
     if outcomes:
         title = f"medians of {rounds} rounds of {seconds:g} s, invisible for {invisible:g} s"
         console.print(kit.table(COLUMNS, medians(outcomes), title))
-    if beside:
-        console.print(kit.table(RATIO_COLUMNS, beside, "ratios of each round"))
+    if by_round:
+        console.print(kit.table(RATIO_COLUMNS, by_round, "ratios of each round"))
     if delays:
         console.print(kit.table(REDELIVERY_COLUMNS, delays, "after the end of the invisible time"))
 

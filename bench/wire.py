@@ -174,15 +174,20 @@ COLUMNS: kit.Columns[CaseResult] = {
 """CPU µs is the broker's per message."""
 
 
-def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
-    """The stopped cluster of another checkout, run by its virtual environment.
+def checkout_command(checkout: Path) -> tuple[str, ...]:
+    """The command `trocket` of another checkout, in its virtual environment.
 
     Raises: typer.BadParameter: there is none.
     """
     python = checkout.absolute() / ".venv/bin/python"
     if not python.exists():
         raise typer.BadParameter(f"--beside: {python} is missing; `make run` there makes it")
-    return TrocketCluster(folder, command=(str(python), "-m", "trocket.cli.main"), options=())
+    return (str(python), "-m", "trocket.cli.main")
+
+
+def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
+    """The stopped cluster of another checkout. Raises: as `checkout_command`."""
+    return TrocketCluster(folder, command=checkout_command(checkout), options=())
 
 
 def compare(
