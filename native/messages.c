@@ -33,12 +33,6 @@ next_record(Span data, PlainRecord *record)
     return 1;
 }
 
-static PyObject *
-bytes_from(const uint8_t *bytes, size_t size)
-{
-    return PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size);
-}
-
 /* A new object, or that of the record before if it has the same bytes, as nearly all have. */
 static PyObject *
 bytes_or_last(const uint8_t *at, size_t size, const uint8_t *last_at, PyObject *last)

@@ -76,6 +76,12 @@ new_bytes(size_t size)
                                  : PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
 }
 
+static inline PyObject *
+bytes_from(const uint8_t *bytes, size_t size)
+{
+    return PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size);
+}
+
 static inline uint8_t *
 bytes_of(PyObject *bytes)
 {
@@ -239,6 +245,8 @@ Outcome find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put)
 Outcome place_put(Run *run, Put *put);
 void release_put(Put *put);
 void release_run(Run *run);
+int append_unit(Queue *queue, Record *record, int64_t tags_code, PyObject *touched);
+void undo_touched(PyObject *touched, Py_ssize_t touched_count);
 int append_units(Run *run, PyObject *touched);
 void undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count);
 PyObject *write_records(const Run *run);

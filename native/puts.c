@@ -41,29 +41,6 @@ read_record(PyObject *const *arguments, const Queue *queue, Record *record, int6
     return 1;
 }
 
-/* Append the unit; -1: an exception is set and nothing has changed. */
-static int
-append_unit(Queue *queue, const Record *record, int64_t tags_code, PyObject *touched)
-{
-    if (queue->next_offset == queue->committed_offset) {
-        if (PyList_Append(touched, (PyObject *)queue) < 0)
-            return -1;
-    }
-    uint8_t *at = grow_tail(queue, UNIT_SIZE, 1);
-    if (at == NULL) {
-        if (queue->next_offset == queue->committed_offset) {
-            PyObject *raised = take_raised();
-            Py_ssize_t count = PyList_GET_SIZE(touched);
-            if (PyList_SetSlice(touched, count - 1, count, NULL) < 0)
-                PyErr_WriteUnraisable(touched);
-            raise_again(raised);
-        }
-        return -1;
-    }
-    write_unit(at, record->physical_offset, record_size(record), tags_code);
-    return 0;
-}
-
 /* pack_put(queue, queue_id, body, properties, flag, sys_flag, born_ms, born_host, store_ms,
             store_host, reconsume_times, prepared_offset, physical_offset, file_end, tags_code,
             touched)
@@ -102,7 +79,10 @@ pack_put(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (packed == NULL)
         return NULL;
     write_record(state, bytes_of(packed), &record);
-    if (append_unit(queue, &record, tags_code, touched) < 0)
+    Py_ssize_t touched_count = PyList_GET_SIZE(touched);
+    if (append_unit(queue, &record, tags_code, touched) < 0) {
+        undo_touched(touched, touched_count);
         Py_CLEAR(packed);
+    }
     return packed;
 }

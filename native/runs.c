@@ -93,22 +93,30 @@ release_run(Run *run)
 
 /* ---- step 2: append the units ---------------------------------------------------------- */
 
-/* Append a unit to the queue of a message; -1: an exception is set and nothing has changed. */
-static int
-append_put(Put *put, PyObject *touched)
+/* Append the unit of a record to its queue, and give the record its place there; -1: an exception is
+   set, and the caller shortens the list. */
+int
+append_unit(Queue *queue, Record *record, int64_t tags_code, PyObject *touched)
 {
-    Queue *queue = put->queue;
     int64_t next = queue->next_offset;
-    /* `undo_units` shortens the list. */
     if (next == queue->committed_offset && PyList_Append(touched, (PyObject *)queue) < 0)
         return -1;
     uint8_t *at = grow_tail(queue, UNIT_SIZE, 1);
     if (at == NULL)
         return -1;
-    write_unit(at, put->record.physical_offset, record_size(&put->record), put->tags_code);
-    put->record.queue_offset = (uint64_t)next;
-    put->has_unit = 1;
+    write_unit(at, record->physical_offset, record_size(record), tags_code);
+    record->queue_offset = (uint64_t)next;
     return 0;
+}
+
+/* Shorten the list of queues; the exception that is set stays. */
+void
+undo_touched(PyObject *touched, Py_ssize_t touched_count)
+{
+    PyObject *raised = take_raised();
+    if (PyList_SetSlice(touched, touched_count, PyList_GET_SIZE(touched), NULL) < 0)
+        PyErr_WriteUnraisable(touched);
+    raise_again(raised);
 }
 
 /* Undo `append_put` of all messages that have a unit, last first; the exception that is set
@@ -122,9 +130,8 @@ undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
         if (run->puts[at].has_unit && remove_unit(queue) < 0)
             PyErr_WriteUnraisable((PyObject *)queue);
     }
-    if (PyList_SetSlice(touched, touched_count, PyList_GET_SIZE(touched), NULL) < 0)
-        PyErr_WriteUnraisable(touched);
     raise_again(raised);
+    undo_touched(touched, touched_count);
 }
 
 /* Append the units of all messages; -1: an exception is set and nothing has changed. */
@@ -132,11 +139,14 @@ int
 append_units(Run *run, PyObject *touched)
 {
     Py_ssize_t touched_count = PyList_GET_SIZE(touched);
-    for (Py_ssize_t at = 0; at < run->count; at++)
-        if (append_put(&run->puts[at], touched) < 0) {
+    for (Py_ssize_t at = 0; at < run->count; at++) {
+        Put *put = &run->puts[at];
+        if (append_unit(put->queue, &put->record, put->tags_code, touched) < 0) {
             undo_units(run, touched, touched_count);
             return -1;
         }
+        put->has_unit = 1;
+    }
     return 0;
 }
 

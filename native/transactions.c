@@ -128,12 +128,6 @@ append_made(const Taking *taking, PyObject *class, PyObject **parts, int count)
     return failed;
 }
 
-static PyObject *
-bytes_of_span(Span span)
-{
-    return PyBytes_FromStringAndSize((const char *)span.bytes, (Py_ssize_t)span.size);
-}
-
 /* The properties with those of the broker; without the bytes of the unique key, if it is given. */
 static PyObject *
 joined_properties(const Taking *taking, const SendHeader *send, Span key)
@@ -168,8 +162,8 @@ append_half(const Taking *taking, const SendHeader *send, Py_ssize_t end)
         PyLong_FromUnsignedLong(send->sys_flag),
         joined_properties(taking, send, whole),
         joined_properties(taking, send, key),
-        bytes_of_span(key),
-        bytes_of_span(send->body),
+        bytes_from(key.bytes, key.size),
+        bytes_from(send->body.bytes, send->body.size),
     };
     return append_made(taking, taking->half_class, parts, HALF_COUNT);
 }
