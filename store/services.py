@@ -25,8 +25,15 @@ QUEUE_WRITE_INTERVAL_S = 0.2
 """Between scans for queues with many units in memory."""
 
 QUEUE_WRITE_COUNT = 204
-"""Units, 4 KiB of them, with which a queue does not wait for the checkpoint. A write costs the same
-for one unit as for a page of them, and there are topics of a thousand queues."""
+"""Units, 4 KiB of them, with which a queue may be written before the checkpoint. A write costs the
+same for one unit as for a page of them, and there are topics of a thousand queues."""
+
+QUEUE_WRITE_COUNT_MAX = 1_020
+"""Units, 20 KiB of them, with which a queue never waits for the checkpoint."""
+
+UNWRITTEN_COUNT = 512 * 1024
+"""Units of all queues together, 10 MiB of them, that may wait for the checkpoint: 1,000 busy queues
+are written twice a second instead of five times, and each write opens and closes a file."""
 
 QUEUE_SLICE_COUNT = 32
 """Queues written before other tasks may run."""
@@ -88,7 +95,7 @@ async def _queue_files(store: MessageStore) -> None:
         store.begin_burst()
         store.flusher.expire()
         try:
-            await _write_queues(store, QUEUE_WRITE_COUNT)
+            await _write_queues(store, write_count(len(store.queue_store.queues)))
             failing = False
         except StoreIOError as error:
             # Nothing is lost: the units stay in memory, and can be rebuilt from the log.
@@ -98,6 +105,12 @@ async def _queue_files(store: MessageStore) -> None:
                     {"error": error},
                 )
             failing = True
+
+
+def write_count(queue_count: int) -> int:
+    """The number of units with which one of so many queues does not wait for the checkpoint."""
+    share = UNWRITTEN_COUNT // max(queue_count, 1)
+    return min(max(share, QUEUE_WRITE_COUNT), QUEUE_WRITE_COUNT_MAX)
 
 
 async def _write_queues(store: MessageStore, count_min: int) -> None:

@@ -12,9 +12,10 @@ import trio.testing
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.services import (
     QUEUE_SLICE_COUNT,
-    QUEUE_WRITE_COUNT,
+    QUEUE_WRITE_COUNT_MAX,
     checkpoint_now,
     run_services,
+    write_count,
 )
 
 from ..kit import TrioClock
@@ -69,13 +70,24 @@ async def test_queue_units_reach_their_files_and_the_checkpoint_follows(autojump
         assert store.checkpoints.current.dispatched_offset == store.max_physical_offset
 
 
-async def test_a_page_of_queue_units_does_not_wait_for_the_checkpoint(autojump_clock):
+async def test_many_queue_units_do_not_wait_for_the_checkpoint(autojump_clock):
     disk = MemoryDisk()
+    path = f"{ROOT}/consumequeue/T/0/{0:020d}"
     async with running(disk) as store:
-        for _ in range(QUEUE_WRITE_COUNT):
+        for _ in range(QUEUE_WRITE_COUNT_MAX - 1):
             send(store)
         await trio.sleep(0.5)
-        assert any(disk.contents[f"{ROOT}/consumequeue/T/0/{0:020d}"])
+        assert not disk.exists(path)
+        send(store)
+        await trio.sleep(0.5)
+        assert any(disk.contents[path])
+
+
+@pytest.mark.parametrize(
+    ("queue_count", "count"), [(0, 1_020), (500, 1_020), (1_024, 512), (2_570, 204), (10**6, 204)]
+)
+def test_of_many_queues_each_waits_with_fewer_units(queue_count: int, count: int) -> None:
+    assert write_count(queue_count) == count
 
 
 async def test_a_queue_deleted_while_others_are_written_stays_deleted(autojump_clock):
@@ -99,7 +111,7 @@ async def test_queue_units_that_cannot_be_written_stay_in_memory(autojump_clock,
         disk.fault = lambda name, path: (
             OSError(errno.ENOSPC, "") if name == "resize" and "consumequeue" in path else None
         )
-        count = QUEUE_WRITE_COUNT
+        count = QUEUE_WRITE_COUNT_MAX
         for _ in range(count):
             send(store, b"1")
         await trio.sleep(2)
