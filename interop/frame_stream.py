@@ -16,13 +16,12 @@ from ..remoting import fastjson
 from ..remoting.codec import FRAME, FRAME_SIZE_MAX, RemotingCommand, SerializeType, decode_frame
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.request_codes import RequestCode, code_of_short
-from ..remoting.schema import derive_struct
 
 REQUESTS_WAITING_MAX: Final = 4096
 """Pending requests remembered for one direction; beyond it the oldest is dropped."""
 
-_START: Final = derive_struct(FRAME)
-_LENGTH: Final = derive_struct(FRAME, until="length")
+_START: Final = FRAME.struct()
+_LENGTH: Final = FRAME.struct(until="length")
 _HEADER_SIZE_MASK: Final = 0xFFFFFF
 
 

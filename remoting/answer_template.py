@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from construct import Bytes, Int16sb, Int32sb
-from construct import Struct as Schema
-
 from ..native import Extension, extension
 from .codec import (
     CURRENT_VERSION,
@@ -24,12 +21,12 @@ from .codec import (
     frame_start,
 )
 from .language_codes import LanguageCode
-from .schema import derive_struct
+from .schema import I16, I32, Layout, bytes_of
 
-_INT16 = derive_struct(Schema("size" / Int16sb))
-_INT32 = derive_struct(Schema("size" / Int32sb))
+_INT16 = Layout(size=I16).struct()
+_INT32 = Layout(size=I32).struct()
 _BINARY_MARK = 1 << 24
-_HEADER_SIZE = derive_struct(ROCKETMQ_HEADER).size + _INT32.size
+_HEADER_SIZE = ROCKETMQ_HEADER.struct().size + _INT32.size
 _PYTHON = int(LanguageCode.PYTHON)
 _MARK = "<a value that differs>"
 _VALUE_SIZES = tuple(_INT32.pack(size) for size in range(256))
@@ -96,14 +93,16 @@ class AnswerTemplate:
         value_sizes = len(names) * _INT32.size
         self._binary_size = sum(map(len, raw_names)) + value_sizes + len(self._binary_end)
         self._remark = b"" if remark is None else remark.encode("ascii")
-        self._pack_binary = derive_struct(
-            Schema(
-                *FRAME.subcons,
-                *ROCKETMQ_HEADER.subcons,
-                "remark" / Bytes(len(self._remark)),
-                "fields_size" / Int32sb,
+        self._pack_binary = (
+            Layout(
+                **FRAME.fields,
+                **ROCKETMQ_HEADER.fields,
+                remark=bytes_of(len(self._remark)),
+                fields_size=I32,
             )
-        ).pack
+            .struct()
+            .pack
+        )
         head = self._pack_binary(
             0, 0, code, _PYTHON, CURRENT_VERSION, 0, RESPONSE_FLAG, len(self._remark),
             self._remark, 0,

@@ -26,8 +26,6 @@ from functools import partial
 from types import MappingProxyType
 
 import msgspec
-from construct import Int8ub, Int16sb, Int32sb
-from construct import Struct as Schema
 
 from ..native import Extension, extension
 from .errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
@@ -36,7 +34,7 @@ from .json_header import LANGUAGES, OTHER, JsonHeader, decode_loose, decode_plai
 from .language_codes import LanguageCode
 from .pull_fields import PullSeriesCache
 from .request_codes import RequestCode
-from .schema import derive_struct
+from .schema import I16, I32, U8, Layout
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of one frame after its length word. RocketMQ: com.rocketmq.remoting.frameMaxLength."""
@@ -127,26 +125,26 @@ class RemotingCommand(msgspec.Struct, gc=False):
         )
 
 
-FRAME = Schema("length" / Int32sb, "mark" / Int32sb)
-_FRAME_START = derive_struct(FRAME)
+FRAME = Layout(length=I32, mark=I32)
+_FRAME_START = FRAME.struct()
 
-ROCKETMQ_HEADER = Schema(
-    "code" / Int16sb,
-    "language" / Int8ub,
-    "version" / Int16sb,
-    "opaque" / Int32sb,
-    "flag" / Int32sb,
-    "remark_size" / Int32sb,
+ROCKETMQ_HEADER = Layout(
+    code=I16,
+    language=U8,
+    version=I16,
+    opaque=I32,
+    flag=I32,
+    remark_size=I32,
     # then: remark, int32 size of the fields, fields of int16 size, name, int32 size, value
 )
-_HEADER = derive_struct(ROCKETMQ_HEADER)
+_HEADER = ROCKETMQ_HEADER.struct()
 _HEADER_SIZE = _HEADER.size
-_PLAIN_HEADER = derive_struct(Schema(*ROCKETMQ_HEADER.subcons, "fields_size" / Int32sb))
+_PLAIN_HEADER = Layout(**ROCKETMQ_HEADER.fields, fields_size=I32).struct()
 _PLAIN_SIZE = _PLAIN_HEADER.size
 _unpack_plain = _PLAIN_HEADER.unpack_from
 _int_of = int.from_bytes
-_INT16 = derive_struct(Schema("size" / Int16sb))
-_INT32 = derive_struct(Schema("size" / Int32sb))
+_INT16 = Layout(size=I16).struct()
+_INT32 = Layout(size=I32).struct()
 _unpack_start = _FRAME_START.unpack_from
 _pack_start = _FRAME_START.pack
 _unpack_int32 = _INT32.unpack_from

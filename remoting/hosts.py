@@ -9,15 +9,13 @@ import ipaddress
 from functools import lru_cache
 from typing import Final
 
-from construct import Bytes, Int32sb, Struct
-
 from .errors import LocalProtocolError, RemoteProtocolError
-from .schema import derive_struct
+from .schema import I32, Layout, bytes_of
 
-HOST_V4: Final = Struct("ip" / Bytes(4), "port" / Int32sb)
-HOST_V6: Final = Struct("ip" / Bytes(16), "port" / Int32sb)
-_V4 = derive_struct(HOST_V4)
-_V6 = derive_struct(HOST_V6)
+HOST_V4: Final = Layout(ip=bytes_of(4), port=I32)
+HOST_V6: Final = Layout(ip=bytes_of(16), port=I32)
+_V4 = HOST_V4.struct()
+_V6 = HOST_V6.struct()
 HOST_SIZE_V4 = 8
 HOST_SIZE_V6 = 20
 assert (_V4.size, _V6.size) == (HOST_SIZE_V4, HOST_SIZE_V6)

@@ -31,7 +31,6 @@ from .record_schema import (
     BATCH_ENTRY,
     BATCH_ENTRY_HEAD,
     BLANK,
-    INT32,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -48,6 +47,7 @@ from .record_schema import (
     TOPIC_LENGTH_V2,
     TOPIC_SIZE_MAX,
     TOPIC_SIZE_MAX_V1,
+    WORD,
 )
 from .sys_flag import BORNHOST_V6, COMPRESSED, STOREHOSTADDRESS_V6
 
@@ -320,7 +320,7 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
     if position < 0 or available < RECORD_SIZE_MIN:
         raise RemoteProtocolError(f"no room for a record in {max(available, 0)} bytes", position)
     # The bits for IPv6 of both hosts choose the head, before any length is read.
-    head = RECORD_HEADS[INT32.unpack_from(buffer, position + SYS_FLAG_POSITION)[0] >> 4 & 3]
+    head = RECORD_HEADS[WORD.unpack_from(buffer, position + SYS_FLAG_POSITION)[0] >> 4 & 3]
     body_at = position + head.size
     if available < head.size + 3:
         raise RemoteProtocolError(f"no room for a record in {available} bytes", position)
@@ -464,8 +464,8 @@ def with_property_crc(record: bytes) -> bytes:
     # The checksum covers the size with the checksum itself in it, as Apache's does.
     protected = b"".join(
         (
-            INT32.pack(len(record) + len(separator) + PROPERTY_CRC_SIZE),
-            record[INT32.size : length_at],
+            WORD.pack(len(record) + len(separator) + PROPERTY_CRC_SIZE),
+            record[WORD.size : length_at],
             PROPERTIES_LENGTH.pack(grown),
             properties,
             separator,

@@ -15,23 +15,21 @@ import struct
 from datetime import datetime, tzinfo
 from typing import Final, NamedTuple
 
-from construct import Bytes, Construct, Int16ub, Int32sb, Int32ub, Int64sb, Struct
-
 from .errors import LocalProtocolError, RemoteProtocolError
-from .schema import derive_struct
+from .schema import I32, I64, U16, U32, Layout, bytes_of
 
 
-def _offset_id(ip_size: int) -> Construct:
-    return Struct("ip" / Bytes(ip_size), "port" / Int32sb, "physical_offset" / Int64sb)
+def _offset_id(ip_size: int) -> Layout:
+    return Layout(ip=bytes_of(ip_size), port=I32, physical_offset=I64)
 
 
-def _unique_id(ip_size: int) -> Construct:
-    return Struct(
-        "ip" / Bytes(ip_size),
-        "pid" / Int16ub,
-        "loader_hash" / Int32ub,
-        "month_span_ms" / Int32ub,
-        "counter" / Int16ub,
+def _unique_id(ip_size: int) -> Layout:
+    return Layout(
+        ip=bytes_of(ip_size),
+        pid=U16,
+        loader_hash=U32,
+        month_span_ms=U32,
+        counter=U16,
     )
 
 
@@ -40,8 +38,8 @@ OFFSET_ID_V6: Final = _offset_id(16)
 UNIQUE_ID_V4: Final = _unique_id(4)
 UNIQUE_ID_V6: Final = _unique_id(16)
 
-_OFFSET_IDS = {s.size: s for s in map(derive_struct, (OFFSET_ID_V4, OFFSET_ID_V6))}
-_UNIQUE_IDS = {s.size: s for s in map(derive_struct, (UNIQUE_ID_V4, UNIQUE_ID_V6))}
+_OFFSET_IDS = {s.size: s for s in (OFFSET_ID_V4.struct(), OFFSET_ID_V6.struct())}
+_UNIQUE_IDS = {s.size: s for s in (UNIQUE_ID_V4.struct(), UNIQUE_ID_V6.struct())}
 assert _OFFSET_IDS.keys() == _UNIQUE_IDS.keys() == {16, 28}
 
 

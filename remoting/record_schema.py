@@ -14,22 +14,8 @@ MessageVersion.java; 4.9 is the same without V2. Pure.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
-from construct import (
-    Bytes,
-    Const,
-    IfThenElse,
-    Int8sb,
-    Int16sb,
-    Int32sb,
-    Int32ub,
-    Int64sb,
-    Struct,
-    this,
-)
-
-from .schema import derive_struct
+from .schema import I8, I16, I32, I64, U32, Format, Layout, sized_by
 from .sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
 
 MAGIC_V1 = 0xDAA320A7 - (1 << 32)
@@ -46,71 +32,69 @@ PROPERTIES_SIZE_MAX = 32_767
 """The limit of the signed 16-bit length; RocketMQ refuses more, too."""
 
 
-def _host_size(flag_bit: int) -> Any:
-    return lambda context: 20 if context.sys_flag & flag_bit else 8
+def _host(flag_bit: int) -> Format:
+    return lambda values: "20s" if values["sys_flag"] & flag_bit else "8s"
 
 
-RECORD = Struct(
-    "total_size" / Int32sb,
-    "magic" / Int32sb,
-    "body_crc" / Int32ub,
-    "queue_id" / Int32sb,
-    "flag" / Int32sb,
-    "queue_offset" / Int64sb,
-    "physical_offset" / Int64sb,
-    "sys_flag" / Int32sb,
-    "born_timestamp_ms" / Int64sb,
-    "born_host" / Bytes(_host_size(BORNHOST_V6)),
-    "store_timestamp_ms" / Int64sb,
-    "store_host" / Bytes(_host_size(STOREHOSTADDRESS_V6)),
-    "reconsume_times" / Int32sb,
-    "prepared_transaction_offset" / Int64sb,
-    "body_length" / Int32sb,
-    "body" / Bytes(this.body_length),
-    "topic_length" / IfThenElse(this.magic == MAGIC_V2, Int16sb, Int8sb),
-    "topic" / Bytes(this.topic_length),
-    "properties_length" / Int16sb,
-    "properties" / Bytes(this.properties_length),
+RECORD = Layout(
+    total_size=I32,
+    magic=I32,
+    body_crc=U32,
+    queue_id=I32,
+    flag=I32,
+    queue_offset=I64,
+    physical_offset=I64,
+    sys_flag=I32,
+    born_timestamp_ms=I64,
+    born_host=_host(BORNHOST_V6),
+    store_timestamp_ms=I64,
+    store_host=_host(STOREHOSTADDRESS_V6),
+    reconsume_times=I32,
+    prepared_transaction_offset=I64,
+    body_length=I32,
+    body=sized_by("body_length"),
+    topic_length=lambda values: I16 if values["magic"] == MAGIC_V2 else I8,
+    topic=sized_by("topic_length"),
+    properties_length=I16,
+    properties=sized_by("properties_length"),
 )
-"""The declaration, slow oracle and dump tool of a record."""
 
-BLANK = Struct("total_size" / Int32sb, "magic" / Const(MAGIC_BLANK, Int32sb))
+BLANK = Layout(total_size=I32, magic=I32)
 """The filler's head; its size includes the head and all bytes up to the file's end."""
 
-BATCH_ENTRY = Struct(
-    "total_size" / Int32sb,
-    "magic" / Int32sb,
-    "body_crc" / Int32sb,
-    "flag" / Int32sb,
-    "body_length" / Int32sb,
-    "body" / Bytes(this.body_length),
-    "properties_length" / Int16sb,
-    "properties" / Bytes(this.properties_length),
+BATCH_ENTRY = Layout(
+    total_size=I32,
+    magic=I32,
+    body_crc=I32,
+    flag=I32,
+    body_length=I32,
+    body=sized_by("body_length"),
+    properties_length=I16,
+    properties=sized_by("properties_length"),
 )
 """One message of a batch's body; magic and CRC are 0 on the wire."""
 
 RECORD_HEADS: tuple[struct.Struct, ...] = tuple(
-    derive_struct(RECORD, until="body_length", context={"sys_flag": v6_bits << 4})
-    for v6_bits in range(4)
+    RECORD.struct(until="body_length", context={"sys_flag": v6_bits << 4}) for v6_bits in range(4)
 )
 """The head's struct by `(sys_flag >> 4) & 3`: total_size … body_length."""
 RECORD_HEAD = RECORD_HEADS[0]
 """The head when both hosts are IPv4: `>iiIiiqqiq8sq8siqi`, 88 bytes."""
-RECORD_PREFIX = derive_struct(BLANK)
+RECORD_PREFIX = BLANK.struct()
 """total_size, magic: the first fields of every record and blank."""
-BATCH_ENTRY_HEAD = derive_struct(BATCH_ENTRY, until="body_length")
+BATCH_ENTRY_HEAD = BATCH_ENTRY.struct(until="body_length")
 """total_size … body_length of a batch entry, 20 bytes."""
-SYS_FLAG_POSITION = derive_struct(RECORD, until="physical_offset").size
+SYS_FLAG_POSITION = RECORD.struct(until="physical_offset").size
 """The position of `sys_flag` in a record; the fields before it have fixed sizes."""
 
-INT32 = struct.Struct(Int32sb.fmtstr)
-TOPIC_LENGTH_V1 = struct.Struct(Int8sb.fmtstr)
-TOPIC_LENGTH_V2 = struct.Struct(Int16sb.fmtstr)
-PROPERTIES_LENGTH = struct.Struct(Int16sb.fmtstr)
+WORD = Layout(value=I32).struct()
+TOPIC_LENGTH_V1 = Layout(size=I8).struct()
+TOPIC_LENGTH_V2 = Layout(size=I16).struct()
+PROPERTIES_LENGTH = Layout(size=I16).struct()
 
 RECORD_LENGTHS = struct.Struct(
     f"{RECORD_PREFIX.format}{SYS_FLAG_POSITION - RECORD_PREFIX.size}x"
-    f"i{RECORD_HEAD.size - SYS_FLAG_POSITION - 2 * INT32.size}xi"
+    f"i{RECORD_HEAD.size - SYS_FLAG_POSITION - 2 * WORD.size}xi"
 )
 """total_size, magic, sys_flag and body_length only, in half of RECORD_HEAD's time."""
 

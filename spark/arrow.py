@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..remoting.schema import derive_struct, field_names
+from ..remoting.schema import Layout
 
 _TYPES: Final[dict[str, Any]] = {
     "string": pa.string(),
@@ -27,15 +27,15 @@ _CODES: Final = {"h": ">i2", "i": ">i4", "I": ">u4", "q": ">i8"}
 
 
 def dtype_of(
-    schema: Any, *, until: str | None = None, context: Mapping[str, int] | None = None
+    layout: Layout, *, until: str | None = None, context: Mapping[str, int] | None = None
 ) -> np.dtype[Any]:
-    """A declared structure as numpy's type: arguments as `remoting.schema.derive_struct`."""
-    layout = derive_struct(schema, until=until, context=context).format
+    """A layout as numpy's type; arguments as of `Layout.struct`."""
+    formats = layout.struct(until=until, context=context).format
     types = [
         f"V{count}" if code == "s" else _CODES[code]
-        for count, code in re.findall(r"(\d*)([a-zA-Z])", layout)
+        for count, code in re.findall(r"(\d*)([a-zA-Z])", formats)
     ]
-    return np.dtype(list(zip(field_names(schema, until=until), types, strict=True)))
+    return np.dtype(list(zip(layout.names(until=until), types, strict=True)))
 
 
 def type_of(kind: str) -> pa.DataType:

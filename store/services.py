@@ -108,7 +108,7 @@ async def _queue_files(store: MessageStore) -> None:
 
 
 def write_count(queue_count: int) -> int:
-    """The number of units with which one of so many queues does not wait for the checkpoint."""
+    """The units with which one of `queue_count` queues does not wait for the checkpoint."""
     share = UNWRITTEN_COUNT // max(queue_count, 1)
     return min(max(share, QUEUE_WRITE_COUNT), QUEUE_WRITE_COUNT_MAX)
 

@@ -94,7 +94,6 @@ MANY_VALUES: dict[str, str] = {
     "RemotingCommand": HOT,
     "SendResult": HOT,
     "SendRules": HOT,
-    "Struct": "the fields of a record, in their order in its bytes",
 }
 """Classes whose values may be made from more arguments by position, and the reason."""
 

@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
-from construct import Int32sb
-from construct import Struct as Schema
 
 from ...common.topic_names import AUTO_CREATE_TOPIC
 from ...native import extension
@@ -39,7 +37,7 @@ from ...remoting.headers.message import SEND_MESSAGE_V2_LETTERS
 from ...remoting.language_codes import LanguageCode
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.request_codes import RequestCode
-from ...remoting.schema import derive_struct
+from ...remoting.schema import I32, Layout
 from ...remoting.signature import (
     ACCESS_KEY,
     SECURITY_TOKEN,
@@ -59,10 +57,8 @@ CONSTANTS_SIZE_MAX: Final = 16_384
 PREFIXES_COUNT_MAX: Final = 1024
 """Number of queues (and flags) whose encoded fields are kept, with about 300 bytes each."""
 
-_PACK_START = derive_struct(
-    Schema(*FRAME.subcons, *ROCKETMQ_HEADER.subcons, "fields_size" / Int32sb)
-).pack
-_HEADER_SIZE: Final = derive_struct(ROCKETMQ_HEADER).size + 4
+_PACK_START = Layout(**FRAME.fields, **ROCKETMQ_HEADER.fields, fields_size=I32).struct().pack
+_HEADER_SIZE: Final = ROCKETMQ_HEADER.struct().size + 4
 _BINARY_MARK: Final = 1 << 24
 _PYTHON: Final = int(LanguageCode.PYTHON)
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
@@ -94,7 +90,7 @@ _BORN_STARTS: Final = _field_starts(_BORN, range(_BORN_SIZE_MAX + 1))
 _PROPERTIES_STARTS: Final = (b"", *_field_starts(_PROPERTIES, range(1, 512)))
 _PROPERTIES_STARTS_COUNT: Final = len(_PROPERTIES_STARTS)
 _PROPERTIES_NAME: Final = _PROPERTIES_STARTS[1][:-4]
-_PACK_SIZE = derive_struct(Schema("size" / Int32sb)).pack
+_PACK_SIZE = Layout(size=I32).struct().pack
 _BORN_START_SIZE: Final = len(_BORN_STARTS[0])
 _SIGNATURE_START: Final = _field_starts(SIGNATURE, range(SIGNATURE_SIZE, SIGNATURE_SIZE + 1))[0]
 

@@ -12,7 +12,7 @@ from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_messages
-from ...store.format import TIMER_CHECKPOINT
+from ...store.format import TIMER_CHECKPOINT, TIMER_HEAD
 from .normalise import Normaliser, Side, Tree
 from .request import BodyKind
 
@@ -78,7 +78,7 @@ def body_tree(body: bytes, kind: BodyKind) -> Tree:
             return _plain(fastjson.loads(body))
         if kind is BodyKind.RECORDS:
             return [record_tree(record) for record in decode_messages(body, inflate=False)]
-        if kind is BodyKind.TIMER_CHECKPOINT and len(body) >= TIMER_CHECKPOINT.sizeof():
+        if kind is BodyKind.TIMER_CHECKPOINT and len(body) >= TIMER_HEAD.size:
             return _timer_checkpoint(body)
     except RemoteProtocolError as error:
         return f"not {kind.value}: {error}: {body[:200]!r}"
@@ -90,11 +90,12 @@ def body_tree(body: bytes, kind: BodyKind) -> Tree:
 
 
 def _timer_checkpoint(body: bytes) -> Tree:
-    found = TIMER_CHECKPOINT.parse(body)
+    values = TIMER_HEAD.unpack_from(body)
+    found = dict(zip(TIMER_CHECKPOINT.names(), values, strict=True))
     version = ("state_version", "timestamp_ms", "counter")
     return {
-        "version": {name.removesuffix("_ms"): found[name] for name in version},
-        **{field.name: found[field.name] for field in TIMER_CHECKPOINT.subcons[: -len(version)]},
+        "version": {name.removesuffix("_ms"): found.pop(name) for name in version},
+        **found,
     }
 
 

@@ -99,7 +99,6 @@ from .ranges import (
 )
 from .registration import (
     INFLATED_SIZE_MAX,
-    REGISTER_BROKER_BODY,
     RegisterBrokerBody,
 )
 from .route import (
@@ -153,7 +152,6 @@ __all__ = [
     "PERM_PRIORITY",
     "PERM_READ",
     "PERM_WRITE",
-    "REGISTER_BROKER_BODY",
     "UNDECIDED",
     "AccountsInfo",
     "AckBody",

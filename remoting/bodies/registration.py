@@ -1,6 +1,6 @@
 """RegisterBrokerBody: a broker's registration with a name server, as JSON or deflated.
 
-The deflated form is one zlib stream of length-prefixed pieces (`REGISTER_BROKER_BODY`). Brokers of
+The deflated form is one zlib stream of length-prefixed pieces . Brokers of
 5.5.0 deflate the body yet say `compressed:"false"`, so the reader looks at the first byte instead:
 JSON cannot begin with the 0x78 of a zlib stream.
 
@@ -14,28 +14,17 @@ import zlib
 from collections.abc import Generator, Iterator
 from typing import Final
 
-import construct
 import msgspec
 
 from .. import fastjson
 from ..errors import RemoteProtocolError
 from ..mq_version import CURRENT_VERSION, V5_0_0
-from ..schema import derive_struct
+from ..schema import U32, Layout
 from .base import Body, members_of, object_of
 from .data_version import DataVersion
 from .topic import STEP_SIZE, TopicConfig, TopicConfigSerializeWrapper
 
-_PIECE: Final = construct.Prefixed(construct.Int32ub, construct.GreedyBytes)
-REGISTER_BROKER_BODY: Final = construct.Struct(
-    "data_version" / _PIECE,  # JSON
-    "topic_configs" / construct.PrefixedArray(construct.Int32ub, _PIECE),  # TopicConfig.to_text
-    "filter_servers" / _PIECE,  # JSON
-    # 5.x only; JSON.
-    "mappings" / construct.Optional(construct.PrefixedArray(construct.Int32ub, _PIECE)),
-)
-"""The pieces inside the zlib stream, as the reader and the writer below process them."""
-
-_LENGTH: Final = derive_struct(construct.Struct("length" / construct.Int32ub))
+_LENGTH: Final = Layout(length=U32).struct()
 _ZLIB_FIRST_BYTE: Final = 0x78
 _WRAPPER: Final = "topicConfigSerializeWrapper"
 INFLATED_SIZE_MAX: Final = 32 * 1024 * 1024

@@ -15,7 +15,6 @@ from zlib import crc32
 from ...common.message_properties import TAGS_HEAD
 from ...remoting.message_codec import MAGIC_V1, PROPERTIES_LENGTH, PROPERTIES_SIZE_MAX, RECORD_HEAD
 from ...remoting.record_schema import BATCH_ENTRY_HEAD, RECORD, SYS_FLAG_POSITION
-from ...remoting.schema import derive_struct
 from ..format import UNIT
 
 _unpack_entry = BATCH_ENTRY_HEAD.unpack_from
@@ -24,9 +23,9 @@ _pack_head = RECORD_HEAD.pack
 _pack_length = PROPERTIES_LENGTH.pack
 _pack_unit = UNIT.pack
 
-_CRC_AT: Final = derive_struct(RECORD, until="magic").size
-_QUEUE_ID_AT: Final = derive_struct(RECORD, until="body_crc").size
-_FLAG_AT: Final = derive_struct(RECORD, until="queue_id").size
+_CRC_AT: Final = RECORD.struct(until="magic").size
+_QUEUE_ID_AT: Final = RECORD.struct(until="body_crc").size
+_FLAG_AT: Final = RECORD.struct(until="queue_id").size
 
 
 class EvenMessages(NamedTuple):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from trocket import native
 from trocket.remoting import message_codec
 from trocket.remoting.message import MessageExt
-from trocket.remoting.record_schema import RECORD
+
+from ..constructs import RECORD
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 

@@ -33,7 +33,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "END_TRANSACTION": RequestCode.END_TRANSACTION,
     "ONEWAY_FLAG": codec.ONEWAY_FLAG,
     "FRAME_SIZE_MAX": codec.FRAME_SIZE_MAX,
-    "FRAME_START_SIZE": codec.FRAME.sizeof(),
+    "FRAME_START_SIZE": codec.FRAME.struct().size,
     "HEADER_SIZE": pull_templates.HEADER_SIZE,
     "MAGIC_V1": record_schema.MAGIC_V1,
     "RECORD_HEAD_SIZE": record_schema.RECORD_HEAD.size,

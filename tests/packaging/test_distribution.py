@@ -26,7 +26,7 @@ from trocket import __version__
 
 pytestmark = pytest.mark.slow
 
-PACKAGES_MAX = 8
+PACKAGES_MAX = 7
 """Packages that the client may bring, itself among them."""
 
 

@@ -174,7 +174,7 @@ def test_the_client_alone_sends_and_pulls_where_nothing_else_is_installed(
     environment = make_environment(python, folder / f"client-{which[-10:].replace(' ', '-')}")
     environment.install("--only-binary=:all:", str(dist / CLIENT))
     assert environment.packages() == {
-        "anyio", "construct", "idna", "msgspec", "trocket-client", "typing_extensions",
+        "anyio", "idna", "msgspec", "trocket-client", "typing_extensions",
     }  # fmt: skip
     assert sent(environment) == ["asyncio", "threads"]
     assert not environment.trocket.exists()

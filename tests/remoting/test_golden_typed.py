@@ -20,6 +20,8 @@ from trocket.remoting.headers import Header, decode, encode_header
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
+from ..constructs import REGISTER_BROKER_BODY
+
 REQUEST_HEADERS: dict[int, type[Header]] = {
     10: headers.SendMessageRequestHeader,
     11: headers.PullMessageRequestHeader,
@@ -229,7 +231,7 @@ def test_recorded_deflated_registrations_come_back_the_same(
         assert body.topic_config_serialize_wrapper.topic_config_table
         again = body.to_compressed_body(version=version)
         pieces, golden_pieces = (
-            bodies.REGISTER_BROKER_BODY.parse(zlib.decompress(data)) for data in (again, frame.body)
+            REGISTER_BROKER_BODY.parse(zlib.decompress(data)) for data in (again, frame.body)
         )
         for name in ("data_version", "filter_servers"):
             assert fastjson.loads(pieces[name]) == fastjson.loads(golden_pieces[name])

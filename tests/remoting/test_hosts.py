@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.hosts import HOST_V4, HOST_V6, host_bytes, host_parts, host_text
 
+from ..constructs import as_construct
+
 PORTS = st.integers(0, 65535)
 
 
@@ -46,13 +48,13 @@ def test_an_address_survives_the_way_into_a_record_and_back(address, port):
 
 @given(address=st.ip_addresses(v=4), port=PORTS)
 def test_the_bytes_of_an_ipv4_host_are_those_of_the_declaration(address, port):
-    built = HOST_V4.build({"ip": address.packed, "port": port})
+    built = as_construct(HOST_V4).build({"ip": address.packed, "port": port})
     assert host_bytes(str(address), port) == built
 
 
 @given(ip=st.binary(min_size=16, max_size=16), port=PORTS)
 def test_a_host_of_20_bytes_reads_as_the_declaration_says(ip, port):
-    raw = HOST_V6.build({"ip": ip, "port": port})
+    raw = as_construct(HOST_V6).build({"ip": ip, "port": port})
     address = ipaddress.IPv6Address(ip)
     assert host_parts(raw) == (str(address.ipv4_mapped or address), port)
 

@@ -13,7 +13,8 @@ from trocket.common.message_properties import properties_from_bytes, properties_
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
-from trocket.remoting.record_schema import BATCH_ENTRY
+
+from ..constructs import BATCH_ENTRY
 
 PLAIN = st.text("abcÄ\U0001d11e", min_size=1, max_size=5)
 MESSAGES = st.lists(

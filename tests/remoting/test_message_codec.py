@@ -32,7 +32,6 @@ from trocket.remoting.message_codec import (
     MAGIC_V2,
     PROPERTIES_SIZE_MAX,
     PROPERTY_CRC_SIZE,
-    RECORD,
     RECORD_PREFIX,
     check_record_crc,
     decode_messages,
@@ -45,6 +44,8 @@ from trocket.remoting.message_codec import (
     tags_code,
     with_property_crc,
 )
+
+from ..constructs import RECORD
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -26,6 +26,8 @@ from trocket.remoting.message_id import (
     unique_id_time_ms,
 )
 
+from ..constructs import as_construct
+
 APACHE_UNIQUE_ID = "FD00000000000000000000000000000235E34E0E2F2A68547D50005A"
 
 
@@ -54,7 +56,9 @@ def test_apaches_offset_ids_are_read_and_written(text, expected):
 @given(host=st.ip_addresses(), offset=st.integers(0, (1 << 63) - 1))
 def test_an_offset_id_is_the_hexadecimal_of_the_declaration(host, offset):
     layout = OFFSET_ID_V4 if host.version == 4 else OFFSET_ID_V6
-    built = layout.build({"ip": host.packed, "port": 10911, "physical_offset": offset})
+    built = as_construct(layout).build(
+        {"ip": host.packed, "port": 10911, "physical_offset": offset}
+    )
     raw_host = host.packed + (10911).to_bytes(4, "big")
     text = encode_offset_id(raw_host, offset)
     assert text == built.hex().upper()
@@ -119,7 +123,7 @@ def test_a_made_id_is_the_hexadecimal_of_the_declaration(ip, pid, loader_hash, s
             "month_span_ms": span_ms,
             "counter": counter,
         }
-        assert text == layout.build(fields).hex().upper()
+        assert text == as_construct(layout).build(fields).hex().upper()
 
 
 def test_ids_of_one_millisecond_differ_until_the_counter_wraps():

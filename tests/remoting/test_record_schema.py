@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.remoting import record_schema
 from trocket.remoting.record_schema import (
-    BATCH_ENTRY,
     BATCH_ENTRY_HEAD,
     BLANK,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RECORD,
     RECORD_HEAD,
     RECORD_HEADS,
     RECORD_PREFIX,
     RECORD_SIZE_MIN,
     SYS_FLAG_POSITION,
 )
-from trocket.remoting.schema import field_names
 
-HEAD_NAMES = field_names(RECORD, until="body_length")
+from ..constructs import BATCH_ENTRY, RECORD, as_construct
+
+HEAD_NAMES = record_schema.RECORD.names(until="body_length")
 
 
 def test_the_magic_numbers_are_apaches():
@@ -55,11 +55,13 @@ def test_the_smallest_record_is_the_declarations():
 
 @given(size=st.integers(8, (1 << 31) - 1))
 def test_a_blank_begins_as_the_declaration_says(size):
-    assert RECORD_PREFIX.pack(size, MAGIC_BLANK) == BLANK.build({"total_size": size})
+    assert RECORD_PREFIX.pack(size, MAGIC_BLANK) == as_construct(BLANK).build(
+        {"total_size": size, "magic": MAGIC_BLANK}
+    )
 
 
 @given(raw=st.binary(min_size=16, max_size=16))
 def test_the_head_of_a_batch_entry_reads_what_the_declaration_reads(raw):
     parsed = BATCH_ENTRY.parse(raw + bytes(4 + 2))
-    names = field_names(BATCH_ENTRY, until="body_length")
+    names = record_schema.BATCH_ENTRY.names(until="body_length")
     assert BATCH_ENTRY_HEAD.unpack(raw + bytes(4)) == tuple(parsed[name] for name in names)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from trocket.store import format as store_format
 
+from ..constructs import as_construct
+
 PAIRS = [
     (store_format.CONSUME_QUEUE_UNIT, store_format.UNIT),
     (store_format.INDEX_HEADER, store_format.INDEX_HEAD),
@@ -20,11 +22,12 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "derived"), PAIRS)
+@pytest.mark.parametrize(("layout", "derived"), PAIRS)
 @given(data=st.data())
-def test_struct_and_declaration_read_and_write_the_same(schema, derived, data):
+def test_struct_and_declaration_read_and_write_the_same(layout, derived, data):
     raw = data.draw(st.binary(min_size=derived.size, max_size=derived.size))
-    parsed = schema.parse(raw)
-    values = tuple(parsed[field.name] for field in schema.subcons)
+    declared = as_construct(layout)
+    parsed = declared.parse(raw)
+    values = tuple(parsed[name] for name in layout.names())
     assert derived.unpack(raw) == values
-    assert derived.pack(*values) == raw == schema.build(parsed)
+    assert derived.pack(*values) == raw == declared.build(parsed)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket.remoting.bodies import (
-    REGISTER_BROKER_BODY,
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,
@@ -20,6 +19,8 @@ from trocket.remoting.bodies import (
 )
 from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.mq_version import V4_9_7, V5_5_0
+
+from ...constructs import REGISTER_BROKER_BODY
 
 NAMES = st.text(alphabet="abcXYZ%_-é", min_size=1, max_size=8)
 TOPICS = st.builds(
