@@ -93,6 +93,48 @@ def test_importing_trocket_imports_nothing_else() -> None:
     assert [name for name in loaded if name.startswith("trocket.")] == []
 
 
+@pytest.mark.parametrize(
+    ("code", "ours_max", "packages"),
+    [
+        (
+            "from trocket import Producer, PushConsumer, Message",
+            175,
+            {"anyio", "idna", "msgspec", "sniffio", "typing_extensions"},
+        ),
+        (
+            "from trocket.testing import Broker",
+            465,
+            {
+                "attr", "attrs", "idna", "msgspec", "outcome", "sniffio", "sortedcontainers",
+                "trio", "typing_extensions",
+            },
+        ),
+        (
+            "from trocket.cli.main import main\nwith redirect_stdout(StringIO()): main(['--help'])",
+            20,
+            {"annotated_doc", "click", "msgspec", "shellingham", "typer", "typing_extensions"},
+        ),
+    ],
+    ids=["the client", "trocket.testing", "trocket --help"],
+)  # fmt: skip
+def test_what_users_wait_for_imports_no_more_than_it_did(
+    code: str, ours_max: int, packages: set[str]
+) -> None:
+    """A budget of modules: some 0.2 ms for each of ours, 3 to 40 ms for a package."""
+    found = run(
+        "import json, sys\n"
+        "from contextlib import redirect_stdout\n"
+        "from io import StringIO\n"
+        "before = set(sys.modules)\n"
+        f"{code}\n"
+        "names = [name.split('.')[0] for name in set(sys.modules) - before]\n"
+        "print(json.dumps(names))"
+    )
+    assert found.count("trocket") <= ours_max
+    others = {name for name in found if name not in sys.stdlib_module_names} - {"trocket"}
+    assert others <= packages
+
+
 PURE = modules("remoting", leave_out=SHELL) + modules("common", leave_out={*COMMON_SHELL, "parser"})
 
 
