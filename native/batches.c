@@ -18,7 +18,7 @@ typedef struct {
 } Batch;
 
 /* Cut the next message off a batch's body; 0: it is malformed. */
-static int
+int
 next_message(Span *body, Record *record)
 {
     if (body->size < ENTRY_HEAD_SIZE + 2)
@@ -121,6 +121,23 @@ pack(Batch *batch, Span body, size_t size_max)
     return packed;
 }
 
+/* Whether properties of a batch's message, or all its bytes, have no property that needs a rule. All
+   names with a rule but DELAY have an underscore. Pure Python: `admission.may_break_batch_rules`. */
+int
+needs_no_batch_rule(Span text)
+{
+    if (find_bytes(text, TEXT("DELAY")))
+        return 0;
+    const uint8_t *at = text.bytes, *end = at + text.size;
+    while (at < end && (at = memchr(at, '_', (size_t)(end - at))) != NULL) {
+        /* the underscore of UNIQ_KEY, and the byte after the name */
+        if (at - text.bytes < 4 || end - at < 5 || memcmp(at - 4, "UNIQ_KEY\1", 9) != 0)
+            return 0;
+        at++;
+    }
+    return 1;
+}
+
 /* is_plain_batch(body) */
 PyObject *
 is_plain_batch(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
@@ -128,16 +145,7 @@ is_plain_batch(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize
     Span body;
     if (argument_count("is_plain_batch", count, 1) < 0 || bytes_argument(arguments[0], &body) < 0)
         return NULL;
-    if (find_bytes(body, TEXT("DELAY")))
-        Py_RETURN_FALSE;
-    const uint8_t *at = body.bytes, *end = at + body.size;
-    while (at < end && (at = memchr(at, '_', (size_t)(end - at))) != NULL) {
-        /* the underscore of UNIQ_KEY, and the byte after the name */
-        if (at - body.bytes < 4 || end - at < 5 || memcmp(at - 4, "UNIQ_KEY\1", 9) != 0)
-            Py_RETURN_FALSE;
-        at++;
-    }
-    Py_RETURN_TRUE;
+    return PyBool_FromLong(needs_no_batch_rule(body));
 }
 
 /* pack_batch(body, added, queue_id, queue_offset, physical_offset, file_end, topic_field,

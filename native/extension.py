@@ -188,19 +188,22 @@ class Extension(Protocol):
         file_end: int,
         touched: list[Any],
         /,
-    ) -> tuple[int, int, bytes, bytes, bytes] | None:
-        """Store the run of plain sends at a position of received bytes, or nothing of it.
+    ) -> tuple[int, int, int, int, bytes, bytes, bytes] | None:
+        """Store the run of plain sends and batches at a position of received bytes, or nothing of
+        it.
 
         Units are appended to the queues, and queues to `touched`. Pure: `SendMessageProcessor`,
-        `MessageAppender.put_message` and `SendTurn.accept`, one after the other.
+        `MessageAppender.put_message` and `SendTurn.accept`, one after the other; for batches
+        `SendBatchProcessor`, `put_batch` and `accept_batch`.
 
         Args:
           rules: see `run_appender.SendRules`.
           store_ms: the store timestamp of the records.
           wall_ms: the time of day; delayed messages are due a delay after it.
 
-        Returns: the bytes of the run's frames, the number of sends, the records, the answers, and
-          the entries for `index_put`; None: the first frame is not for me.
+        Returns: the bytes of the run's frames, the numbers of sends, of batches among them, and of
+          messages, the records, the answers, and the entries for `index_put`; None: the first frame
+          is not for me.
         """
 
     def pack_deliveries(

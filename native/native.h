@@ -164,12 +164,13 @@ Keys find_keys(Span properties);
 int are_ascii(const Keys *keys);
 int needs_pure_record(Span properties);
 
-/* send_header.c: a plain send or a half message. The spans are of the received bytes, or
+/* send_header.c: a plain send, a half message or a batch. The spans are of the received bytes, or
    unescaped. */
 typedef enum {
     OTHER_SEND = 0,
     PLAIN_SEND = 1,
     HALF_MESSAGE = 2,
+    BATCH = 3,
 } SendKind;
 
 typedef struct {
@@ -229,6 +230,7 @@ typedef struct {
     /* of a send: what its answer repeats */
     uint32_t opaque, queue_id;
     int is_json, is_oneway;
+    Py_ssize_t message_count; /* of a send's first message; 0: one of the others of a batch */
 } Put;
 
 typedef struct {
@@ -251,6 +253,10 @@ int append_units(Run *run, PyObject *touched);
 void undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count);
 PyObject *write_records(const Run *run);
 int add_entries_of(Buffer *entries, const Put *put);
+
+/* batches.c */
+int next_message(Span *body, Record *record);
+int needs_no_batch_rule(Span text);
 
 /* messages.c: a plain record: V1, IPv4 hosts, body not compressed, topic in ASCII */
 typedef struct {

@@ -1,5 +1,5 @@
-/* Headers of sends: from a frame in either serialization to the parts of a plain send, or of a half
-   message.
+/* Headers of sends: from a frame in either serialization to the parts of a plain send, of a half
+   message, or of a batch.
 
    A plain send is a SEND_MESSAGE or SEND_MESSAGE_V2, answered or oneway, with a unique key, plain
    or compressed, perhaps with a delay level, and without any other property that needs a rule, and
@@ -7,6 +7,9 @@
 
    A half message is an answered one whose sysFlag says so, with a unique key and any other
    properties: Python has their rules; see transactions.c.
+
+   A batch is a send of any code whose header says that it is one. Its properties are those of its
+   messages, which are not read here; see sends.c.
 
    Pure Python: codec.py and `SendMessageProcessor._send`. */
 #include "native.h"
@@ -16,6 +19,7 @@
 
 /* The fields of a send's header; `bytes` is NULL where there is none. */
 typedef struct {
+    int32_t code;
     Span topic, queue_id, sys_flag, born, flag, properties, reconsume, batch;
 } Fields;
 
@@ -75,7 +79,7 @@ read_binary_fields(Span block, int letters, Fields *fields)
 static int
 is_send(int32_t code)
 {
-    return code == SEND_MESSAGE || code == SEND_MESSAGE_V2;
+    return code == SEND_MESSAGE || code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
 }
 
 static int
@@ -84,10 +88,10 @@ read_binary(const Frame *frame, Fields *fields, int32_t *flag, SendHeader *send)
     Span block;
     if (!binary_fields(frame, &block))
         return 0;
-    int32_t code = load_u16(frame->header.bytes);
+    int32_t code = fields->code = load_u16(frame->header.bytes);
     send->opaque = load_u32(frame->header.bytes + 5);
     *flag = (int32_t)load_u32(frame->header.bytes + 9);
-    return is_send(code) && read_binary_fields(block, code == SEND_MESSAGE_V2, fields);
+    return is_send(code) && read_binary_fields(block, code != SEND_MESSAGE, fields);
 }
 
 static int
@@ -99,9 +103,10 @@ read_json(const Frame *frame, Unescaped *unescaped, Fields *fields, int32_t *fla
         return 0;
     send->opaque = (uint32_t)header.opaque;
     *flag = header.flag;
+    fields->code = header.code;
     for (int at = 0; at < header.field_count; at++) {
         const Field *field = &header.fields[at];
-        Span *place = field_place(fields, field->name, header.code == SEND_MESSAGE_V2);
+        Span *place = field_place(fields, field->name, header.code != SEND_MESSAGE);
         if (place != NULL)
             *place = field->value;
     }
@@ -193,7 +198,29 @@ has_unique_key(Span properties, SendHeader *send)
     return 1;
 }
 
-/* Read the header of a plain send, or of a half message; 0: the frame is another one.
+/* The kind of a send by what its header says, and its properties. */
+static SendKind
+kind_of(const Fields *fields, SendHeader *send)
+{
+    Span properties = fields->properties;
+    if (equals(fields->batch, TEXT("true")))
+        /* the properties only say whether the answer waits */
+        return send->sys_flag == 0 && is_utf8(properties) &&
+                       !find_bytes(properties, TEXT("WAIT\1false"))
+                   ? BATCH
+                   : OTHER_SEND;
+    if (fields->code == SEND_BATCH_MESSAGE ||
+        (fields->batch.size && !equals(fields->batch, TEXT("false"))))
+        return OTHER_SEND;
+    if ((send->sys_flag & ~COMPRESSION) == 0)
+        return has_usual_properties(properties, send) ? PLAIN_SEND : OTHER_SEND;
+    if ((send->sys_flag & ~(uint32_t)COMPRESSED) == PREPARED && !send->is_oneway &&
+        fields->topic.size != 0 && has_unique_key(properties, send))
+        return HALF_MESSAGE;
+    return OTHER_SEND;
+}
+
+/* Read the header of a send that is not OTHER_SEND, which any other frame is.
    `unescaped` has room for the frame, and is in use as long as the send. */
 SendKind
 read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
@@ -205,17 +232,10 @@ read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
     send->is_json = frame->serialization == JSON;
     if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
                         : read_binary(frame, &fields, &flag, send)) ||
-        (flag & ~ONEWAY_FLAG) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
-        !read_usual_numbers(&fields, send))
+        (flag & ~ONEWAY_FLAG) != 0 || !read_usual_numbers(&fields, send))
         return OTHER_SEND;
-    SendKind kind = OTHER_SEND;
     send->is_oneway = flag == ONEWAY_FLAG;
-    if ((send->sys_flag & ~COMPRESSION) == 0) {
-        if (has_usual_properties(fields.properties, send))
-            kind = PLAIN_SEND;
-    } else if ((send->sys_flag & ~(uint32_t)COMPRESSED) == PREPARED && !send->is_oneway &&
-               fields.topic.size != 0 && has_unique_key(fields.properties, send))
-        kind = HALF_MESSAGE;
+    SendKind kind = kind_of(&fields, send);
     send->topic = fields.topic;
     send->properties = fields.properties;
     send->body = frame->body;

@@ -1,10 +1,11 @@
 /* Runs of sends: from received frames to records, units, index entries and answers.
 
-   A run is the frames at a position of received bytes that are plain sends (send_header.c) for
-   existing queues of open topics. The first other frame ends it. A delayed message goes to the
+   A run is the frames at a position of received bytes that are plain sends or batches (send_header.c)
+   for existing queues of open topics. The first other frame ends it. A delayed message goes to the
    queue of its delay level, with properties that say where it is delivered.
 
-   Pure Python: `SendMessageProcessor._send`, `inner_message.delayed`, `SendTurn.accept`. */
+   Pure Python: `SendMessageProcessor._send`, `SendBatchProcessor.send_batch_message`,
+   `inner_message.delayed`, `SendTurn.accept`, `SendTurn.accept_batch`. */
 #include "native.h"
 
 #define ID_PREFIX_MAX 40
@@ -24,6 +25,7 @@ typedef struct {
     Span born_host;
     Unescaped unescaped;
     int64_t wall_ms; /* the time of day, from which delays count */
+    Py_ssize_t send_count, batch_count;
 } Sends;
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
@@ -146,15 +148,62 @@ find_place(const Sends *sends, const SendHeader *header, Put *put)
 
 /* ---- step 1: read the frames ----------------------------------------------------------- */
 
-/* Read a frame into `put`. USUAL: it belongs to the run; NOT_FOR_ME: it ends the run. The caller
-   releases `put` unless it belongs to the run. */
+/* Add the next message of a batch to the run. `shared` is what all its messages have. */
 static Outcome
-add_send(Sends *sends, const Frame *frame, Put *put)
+add_message(Run *run, const Put *shared, Span *body)
+{
+    Put *put = next_put(run);
+    if (put == NULL)
+        return FAILED;
+    *put = *shared;
+    Py_INCREF(put->queue);
+    Outcome added = NOT_FOR_ME;
+    if (next_message(body, &put->record) && needs_no_batch_rule(put->record.properties) &&
+        !needs_pure_record(put->record.properties)) {
+        put->keys = find_keys(put->record.properties);
+        put->tags_code = (int32_t)java_hash(0, put->keys.tags);
+        if (are_ascii(&put->keys))
+            added = place_put(run, put);
+    }
+    if (added != USUAL)
+        release_put(put);
+    return added;
+}
+
+/* Add all messages of a batch to the run, or none of them. */
+static Outcome
+add_batch(Run *run, const Put *shared, Span body)
+{
+    Py_ssize_t first = run->count;
+    int64_t physical_offset = run->physical_offset;
+    size_t records_size = run->records_size;
+    Outcome added = body.size ? USUAL : NOT_FOR_ME;
+    while (added == USUAL && body.size)
+        added = run->count - first < RUN_MAX ? add_message(run, shared, &body) : NOT_FOR_ME;
+    if (added == USUAL) {
+        run->puts[first].message_count = run->count - first;
+        return USUAL;
+    }
+    while (run->count > first)
+        release_put(&run->puts[--run->count]);
+    run->physical_offset = physical_offset;
+    run->records_size = records_size;
+    return added;
+}
+
+/* Add what a frame sends to the run. NOT_FOR_ME: the frame ends it. */
+static Outcome
+add_send(Sends *sends, const Frame *frame)
 {
     SendHeader header;
-    if ((int64_t)frame->body.size > sends->rules.body_size_max ||
-        read_send(frame, &sends->unescaped, &header) != PLAIN_SEND)
+    if ((int64_t)frame->body.size > sends->rules.body_size_max)
         return NOT_FOR_ME;
+    SendKind kind = read_send(frame, &sends->unescaped, &header);
+    if (kind != PLAIN_SEND && kind != BATCH)
+        return NOT_FOR_ME;
+    Put *put = next_put(&sends->run);
+    if (put == NULL)
+        return FAILED;
     put->record = (Record){
         .sys_flag = header.sys_flag,
         .born_ms = header.born_ms,
@@ -169,8 +218,23 @@ add_send(Sends *sends, const Frame *frame, Put *put)
     put->queue_id = header.queue_id;
     put->is_json = header.is_json;
     put->is_oneway = header.is_oneway;
-    Outcome found = find_place(sends, &header, put);
-    return found == USUAL ? place_put(&sends->run, put) : found;
+    Outcome added = find_place(sends, &header, put);
+    if (added == USUAL && kind == BATCH) {
+        Put shared = *put; /* the first message takes the place of `put` */
+        put->queue = NULL;
+        added = add_batch(&sends->run, &shared, header.body);
+        release_put(&shared);
+        sends->batch_count += added == USUAL;
+        sends->send_count += added == USUAL;
+        return added;
+    }
+    put->message_count = 1;
+    if (added == USUAL)
+        added = place_put(&sends->run, put);
+    if (added != USUAL)
+        release_put(put);
+    sends->send_count += added == USUAL;
+    return added;
 }
 
 /* Read frames until one ends the run. Returns the bytes read, or -1 with an exception set. */
@@ -180,16 +244,11 @@ read_run(Sends *sends, Span data, FrameLimits limits)
     Py_ssize_t position = 0;
     Frame frame;
     while (sends->run.count < RUN_MAX && next_frame(data, limits, &frame)) {
-        Put *put = next_put(&sends->run);
-        if (put == NULL)
+        Outcome added = add_send(sends, &frame);
+        if (added == FAILED)
             return -1;
-        Outcome added = add_send(sends, &frame, put);
-        if (added != USUAL) {
-            release_put(put);
-            if (added == FAILED)
-                return -1;
+        if (added == NOT_FOR_ME)
             break;
-        }
         data.bytes += frame.size;
         data.size -= frame.size;
         position += (Py_ssize_t)frame.size;
@@ -201,17 +260,33 @@ read_run(Sends *sends, Span data, FrameLimits limits)
 
 /* The three values of an answer, as text. */
 typedef struct {
-    uint8_t id[ID_PREFIX_MAX + 16], queue_id[DECIMAL_SIZE], queue_offset[DECIMAL_SIZE];
+    uint8_t queue_id[DECIMAL_SIZE], queue_offset[DECIMAL_SIZE];
     Span values[3];
 } AnswerValues;
 
-static void
-set_values(const Sends *sends, const Put *put, AnswerValues *values)
+/* Write the ids of a send's messages, with commas between them; -1 with MemoryError set. */
+static int
+write_ids(const Sends *sends, const Put *puts, Buffer *ids)
 {
     Span prefix = sends->rules.id_prefix;
-    uint8_t *at = store_bytes(values->id, prefix.bytes, prefix.size);
-    at += write_hex(at, put->record.physical_offset);
-    values->values[0] = (Span){values->id, (size_t)(at - values->id)};
+    ids->size = 0;
+    if (buffer_reserve(ids, (size_t)puts->message_count * (prefix.size + 17)) < 0)
+        return -1;
+    uint8_t *at = ids->bytes;
+    for (Py_ssize_t done = 0; done < puts->message_count; done++) {
+        if (done)
+            *at++ = ',';
+        at = store_bytes(at, prefix.bytes, prefix.size);
+        at += write_hex(at, puts[done].record.physical_offset);
+    }
+    ids->size = (size_t)(at - ids->bytes);
+    return 0;
+}
+
+static void
+set_values(const Put *put, const Buffer *ids, AnswerValues *values)
+{
+    values->values[0] = (Span){ids->bytes, ids->size};
     values->values[1] = (Span){values->queue_id, write_decimal(values->queue_id, put->queue_id)};
     values->values[2] = (Span){values->queue_offset,
                                write_decimal(values->queue_offset, put->record.queue_offset)};
@@ -219,13 +294,15 @@ set_values(const Sends *sends, const Put *put, AnswerValues *values)
 
 /* Write the answer to a send that wants one; -1 with MemoryError set. */
 static int
-add_answer(const Sends *sends, const Put *put, Buffer *answers)
+add_answer(const Sends *sends, const Put *put, Buffer *ids, Buffer *answers)
 {
     AnswerValues values;
     const Rules *rules = &sends->rules;
-    if (put->is_oneway)
+    if (put->is_oneway || put->message_count == 0)
         return 0;
-    set_values(sends, put, &values);
+    if (write_ids(sends, put, ids) < 0)
+        return -1;
+    set_values(put, ids, &values);
     if (put->is_json)
         return add_json_answer(answers, &rules->json_answer, put->opaque, values.values, 0);
     size_t size = answer_size(&rules->answer, values.values);
@@ -240,22 +317,25 @@ add_answer(const Sends *sends, const Put *put, Buffer *answers)
 static int
 write_entries_and_answers(const Sends *sends, Buffer *entries, Buffer *answers)
 {
-    for (Py_ssize_t at = 0; at < sends->run.count; at++) {
+    Buffer ids = {NULL, 0, 0};
+    int failed = 0;
+    for (Py_ssize_t at = 0; at < sends->run.count && !failed; at++) {
         const Put *put = &sends->run.puts[at];
-        if (add_entries_of(entries, put) < 0 || add_answer(sends, put, answers) < 0)
-            return -1;
+        failed = add_entries_of(entries, put) < 0 || add_answer(sends, put, &ids, answers) < 0;
     }
-    return 0;
+    buffer_free(&ids);
+    return failed ? -1 : 0;
 }
 
-/* (bytes of the run's frames, number of sends, records, answers, index entries) */
+/* (bytes of the run's frames, sends, batches among them, messages, records, answers, entries) */
 static PyObject *
 write_run(const Sends *sends, Py_ssize_t position)
 {
     Buffer entries = {NULL, 0, 0}, answers = {NULL, 0, 0};
     PyObject *packed = NULL, *records = write_records(&sends->run);
     if (records != NULL && write_entries_and_answers(sends, &entries, &answers) == 0)
-        packed = Py_BuildValue("(nnOy#y#)", position, sends->run.count, records,
+        packed = Py_BuildValue("(nnnnOy#y#)", position, sends->send_count, sends->batch_count,
+                               sends->run.count, records,
                                answers.bytes ? (const char *)answers.bytes : "",
                                (Py_ssize_t)answers.size,
                                entries.bytes ? (const char *)entries.bytes : "",

@@ -1,4 +1,4 @@
-"""Runs of sends: plain sends one after the other in a burst, served by the C extension.
+"""Runs of sends: plain sends and batches one after the other in a burst, served by the C extension.
 
 `SendMessageProcessor` serves all others, and is the specification of these.
 """
@@ -15,11 +15,14 @@ from ..puts.added_properties import AddedProperties
 from ..puts.send_turn import SendTurn
 from .send_topics import SendTopics
 
-RUN_CODES: Final = (int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_MESSAGE_V2))
+BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+RUN_CODES: Final = (
+    int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_MESSAGE_V2), BATCH_CODE,
+)  # fmt: skip
 
 
 class SendRunProcessor:
-    """Stores runs of plain sends, and has the turn answer them.
+    """Stores runs of plain sends and batches, and has the turn answer them.
 
     Args:
       topics: of the broker, which accepts messages for ordered topics, too.
@@ -69,5 +72,8 @@ class SendRunProcessor:
         # Only now: other frames may begin no turn.
         turn.begin(channel)
         turn.accept_run(run)
-        counts[RUN_CODE] = counts.get(RUN_CODE, 0) + run.send_count
+        if run.batch_count < run.send_count:
+            counts[RUN_CODE] = counts.get(RUN_CODE, 0) + run.send_count - run.batch_count
+        if run.batch_count:
+            counts[BATCH_CODE] = counts.get(BATCH_CODE, 0) + run.batch_count
         return run.size

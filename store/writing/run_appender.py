@@ -1,8 +1,8 @@
 """The appender of runs: messages that the C extension packs in one call.
 
-A run is received frames of plain sends, or stored records of delayed messages that are due. For the
-first the extension reads frames, and asks the rules of the broker for each; so this is the one
-place where the store sees frames. Without the extension there are no runs.
+A run is received frames of plain sends and batches, or stored records of delayed messages that are
+due. For the first the extension reads frames, and asks the rules of the broker for each; so this is
+the one place where the store sees frames. Without the extension there are no runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .log_writer import LogWriter
 
 
 class SendRules(NamedTuple):
-    """The broker's rules for plain sends, in the order that the extension expects.
+    """The broker's rules for plain sends and batches, in the order that the extension expects.
 
     Attributes:
       topics: the configurations by name. Read at each send.
@@ -56,11 +56,13 @@ class AppendedRun(NamedTuple):
       size: bytes of its frames.
       send_count: at least one.
       answers: the frames of their answers, one after the other; oneway sends have none.
+      batch_count: how many of the sends are batches.
     """
 
     size: int
     send_count: int
     answers: bytes
+    batch_count: int = 0
 
 
 class DeliveredRun(NamedTuple):
@@ -136,8 +138,8 @@ class RunAppender:
           frame_size_max: bytes of the largest accepted frame, without its length word.
           born_host: of the records.
 
-        Returns: None if the first frame is not of a plain send, or has no room; nothing was
-          changed.
+        Returns: None if the first frame is neither a plain send nor a batch, or has no room;
+          nothing was changed.
         """
         # A delayed message may be newer than the turn's time, by which it would be delivered early.
         self._read_clock()
@@ -153,10 +155,11 @@ class RunAppender:
             raise
         if packed is None:
             return None
-        size, count, records, answers, entries = packed
-        self._add(count, records, entries)
-        self.sends.taken += count
-        return AppendedRun(size, count, answers)
+        size, send_count, batch_count, message_count, records, answers, entries = packed
+        self._add(message_count, records, entries)
+        self.sends.taken += send_count - batch_count
+        self.batches.taken += batch_count
+        return AppendedRun(size, send_count, answers, batch_count)
 
     def deliver(self, data: bytes, position: int, topics: set[str]) -> DeliveredRun | None:
         """Append the due messages at a position of records to the queues that they were sent to.

@@ -25,7 +25,8 @@ from typing import Final
 
 from trocket import native
 
-from .native_targets import TARGETS, Material
+from .material import Material
+from .native_targets import TARGETS
 from .sanitized import CannotSanitizeError, build
 
 GOLDEN: Final = Path(os.environ.get("TROCKET_SHARED", Path.cwd().parent / "shared")) / "golden"

@@ -103,7 +103,9 @@ _frames = [
     frame(310, SEND, b"body")
     + frame(310, SEND, flag=2)
     + frame(310, SEND, serialize_type=0)
-    + frame(310, DELAYED, b"later"),
+    + frame(310, DELAYED, b"later")
+    + frame(320, SEND | {"m": "true"}, batch_entry(b"1", PROPERTIES) * 20)
+    + frame(320, SEND | {"m": "true"}, batch_entry(b"2", PROPERTIES), serialize_type=0),
     whole(binary_header(310, binary_fields([(b"a", b"b"), (b"\xff", b"\xff" * 70)])), b"x") * 2,
     whole(binary_header(310, binary_fields([(b"a", b"b")])[:-1] + b"\xff"), b""),
     whole(binary_header(310, binary_fields([(b"%d" % n, b"x") for n in range(40)])), b""),
@@ -127,7 +129,7 @@ def decode_records(message_class: type) -> None:
 
 
 def pack_sends(queue: QueueState, next_offset: int = 1 << 20) -> None:
-    """A run of three sends, and one of other bytes."""
+    """A run of plain sends and batches, one that ends within a batch, and one of other bytes."""
     assert native.extension is not None
     queue.tail.clear()
     queue.next_offset = queue.committed_offset = next_offset
@@ -135,7 +137,10 @@ def pack_sends(queue: QueueState, next_offset: int = 1 << 20) -> None:
         {"T": Topic}, {"O"}, {("T", 0): queue, ("SCHEDULE_TOPIC_XXXX", 0): queue}, b"A\x01b\x02",
         HOST, b"0" * 16, PARTS, JSON_PARTS, 1 << 20, (1000,),
     )  # fmt: skip
-    for data, is_run in ((_frames[0], True), (_frames[1], False)):
+    damaged = frame(320, SEND | {"m": "true"}, batch_entry(b"1", PROPERTIES) * 20 + b"x")
+    for data, is_run in (
+        (_frames[0], True), (_frames[0] + damaged, True), (damaged, False), (_frames[1], False)
+    ):  # fmt: skip
         packed = native.extension.pack_sends(
             rules, HEADER_SIZE_MAX, b"--" + data, 2, 1 << 20, HOST, 1, 1, 0, 1 << 20, []
         )

@@ -29,6 +29,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "BORN_DIGITS": send_numbers.BORN_DIGITS,
     "SEND_MESSAGE": RequestCode.SEND_MESSAGE,
     "SEND_MESSAGE_V2": RequestCode.SEND_MESSAGE_V2,
+    "SEND_BATCH_MESSAGE": RequestCode.SEND_BATCH_MESSAGE,
     "PULL_MESSAGE": RequestCode.PULL_MESSAGE,
     "END_TRANSACTION": RequestCode.END_TRANSACTION,
     "ONEWAY_FLAG": codec.ONEWAY_FLAG,

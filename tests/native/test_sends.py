@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from random import Random
 from typing import TypeAlias
 
@@ -114,7 +115,7 @@ def changed_fields(draw: st.DrawFn) -> dict[str, str]:
 def send_of(
     fields: dict[str, str], body: bytes, opaque: int, code: int = 310, **more: int
 ) -> bytes:
-    if code == 310:
+    if code != 10:
         fields = {LETTERS.get(name, name): value for name, value in fields.items()}
     else:
         fields = {"producerGroup" if name == "a" else name: v for name, v in fields.items()}
@@ -158,16 +159,26 @@ def batch_sends(draw: st.DrawFn) -> bytes:
     body = bytearray(b"".join(entries))
     if body and draw(st.integers(0, 4)) == 0:
         body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
-    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()}
-    fields |= {"i": draw(st.sampled_from(["", "WAIT\1false\2", KEY])), "m": "true"}
-    return encode(
-        RemotingCommand(320, fields, bytes(body), opaque=draw(st.integers(0, 99)), serialize_type=1)
-    )
+    fields = USUAL | {
+        "topic": draw(st.sampled_from(["T", "T", "U", "new", "%RETRY%CG"])),
+        "queueId": draw(st.sampled_from(["0", "1", "3", "4", "-1"])),
+        "properties": draw(st.sampled_from(["", "", "WAIT\1true", "WAIT\1false\2", KEY])),
+        "sysFlag": draw(st.sampled_from(["0", "0", "0", "1", "4"])),
+        "batch": draw(st.sampled_from(["true", "true", "true", "false", ""])),
+    }
+    if draw(st.integers(0, 4)) == 0:
+        del fields[draw(st.sampled_from(["properties", "batch", "reconsumeTimes"]))]
+    flag, serialize_type = draw(st.sampled_from([(0, 1), (0, 0), (0, 0), (2, 1), (2, 0)]))
+    return send_of(
+        fields, bytes(body), draw(opaques), draw(st.sampled_from([320, 320, 310, 10])),
+        flag=flag, serialize_type=serialize_type,
+    )  # fmt: skip
 
 
 several = st.lists(usual_sends, max_size=4).map(b"".join)
+others = strange_sends() | strange_sends() | batch_sends() | st.lists(batch_sends()).map(b"".join)
 bursts = st.lists(
-    st.tuples(several, strange_sends() | strange_sends() | batch_sends(), several).map(b"".join),
+    st.tuples(several, others, several).map(b"".join),
     max_size=8,
 )
 
@@ -313,18 +324,58 @@ def test_a_run_fills_files_and_queues_alike(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(counting.runs) > 300, "the rest came after the end of a log file in its burst"
 
 
-@pytest.mark.slow
-def test_a_batch_of_many_messages_is_stored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def batch_of(count: int, opaque: int = 0, code: int = 320, serialize_type: int = 1) -> bytes:
     messages = [
-        Message("T", b"body", properties={"UNIQ_KEY": f"{n:032X}", "KEYS": f"k{n}"})
-        for n in range(500)
+        Message("T", b"snake_case" * (n % 9), properties={"UNIQ_KEY": f"{n:032X}", "KEYS": f"k{n}"})
+        for n in range(count)
     ]
-    fields = {LETTERS.get(name, name): value for name, value in USUAL.items()} | {"m": "true"}
-    batch = encode(RemotingCommand(320, fields, encode_batch(messages), serialize_type=1))
-    assert native.extension is not None
-    received = [*setup_bursts(), batch, batch]
+    fields = USUAL | {"queueId": str(opaque % 4), "properties": "WAIT\1true", "batch": "true"}
+    return send_of(fields, encode_batch(messages), opaque, code, serialize_type=serialize_type)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 500, 4_096, 4_097, 9_000])
+def test_a_batch_of_many_messages_is_stored_alike(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    received = [*setup_bursts(), batch_of(count), batch_of(count)]
+    counting = Counting()
+    pure = outcome(received, None, monkeypatch, mapped_file_size_commit_log=8 * 1024 * 1024)
+    ours = outcome(
+        received,
+        counting,
+        monkeypatch,
+        mapped_file_size_commit_log=8 * 1024 * 1024,  # type: ignore[arg-type]
+    )
+    assert ours == pure
+    assert counting.runs[-2:] == ([1, 1] if count <= 4_096 else [0, 0])
+
+
+@pytest.mark.slow
+def test_batches_are_in_runs_with_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [
+        batch_of(count, 100 + number, code, serialize_type)
+        for number, (count, code, serialize_type) in enumerate(
+            product((1, 2, 40), (320, 310, 10), (0, 1))
+        )
+    ]
+    burst = b"".join(batches) + plain_sends(5) + b"".join(batches[::-1])
+    received = [*setup_bursts(), burst, burst]
+    counting = Counting()
     pure = outcome(received, None, monkeypatch)
-    assert outcome(received, native.extension, monkeypatch) == pure
+    assert outcome(received, counting, monkeypatch) == pure  # type: ignore[arg-type]
+    assert counting.runs[-2:] == [2 * 18 + 5] * 2
+
+
+@pytest.mark.slow
+def test_batches_fill_files_and_queues_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = [*setup_bursts(), *(batch_of(20, n) + batch_of(30, n + 1) for n in range(30))]
+    options = {"mapped_file_size_commit_log": 64 * 1024, "mapped_file_size_consume_queue": 400}
+    counting = Counting()
+    pure = outcome(received, None, monkeypatch, **options)
+    ours = outcome(received, counting, monkeypatch, **options)  # type: ignore[arg-type]
+    assert ours == pure
+    assert sum(counting.runs) > 40, "the rest came at the end of a log file"
 
 
 def full(operation: str, path: str) -> OSError | None:
@@ -356,16 +407,18 @@ def test_answers_of_a_run_in_trouble_are_equal(
     monkeypatch: pytest.MonkeyPatch, fault: Fault | None, options: dict[str, object], code: int
 ) -> None:
     in_json = encode(RemotingCommand(10, USUAL | {"producerGroup": "PG"}, b"x", opaque=-5))
-    burst = plain_sends(20, 100) + in_json + plain_sends(20, 200)
+    burst = (
+        plain_sends(20, 100) + in_json + plain_sends(20, 200) + batch_of(3, 220) + batch_of(1, 221)
+    )
     received = [*setup_bursts(), burst, plain_sends(20, 300)]
     assert native.extension is not None
     pure = outcome(received, None, monkeypatch, fault, **options)
     ours = outcome(received, native.extension, monkeypatch, fault, **options)
     assert ours == pure
     answers = FrameDecoder().receive_data(b"".join(ours.answers))
-    expected = [*range(100, 120), -5, *range(200, 220)]
-    assert [each.opaque for each in answers][10:51] == expected
-    assert {each.code for each in answers[10:51]} == {code}
+    expected = [*range(100, 120), -5, *range(200, 222)]
+    assert [each.opaque for each in answers][10:53] == expected
+    assert {each.code for each in answers[10:53]} == {code}
 
 
 @pytest.mark.slow
