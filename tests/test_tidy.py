@@ -24,6 +24,7 @@ PACKAGES = (
     "native",
     "common",
     "remoting",
+    "grpc_protocol",
     "disk",
     "store",
     "auth",

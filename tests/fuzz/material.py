@@ -1,4 +1,4 @@
-"""What the targets of the extension's fuzzer change: frames, properties, and stores to put into."""
+"""Material of the extension's fuzzer: frames, properties, and stores to put into."""
 
 from __future__ import annotations
 
