@@ -21,6 +21,7 @@
 typedef struct {
     int32_t code;
     Span topic, queue_id, sys_flag, born, flag, properties, reconsume, batch;
+    Span group, default_topic, queue_nums, max_reconsume; /* only a batch's are looked at */
 } Fields;
 
 /* Where a field with this name belongs; NULL: it does not matter. */
@@ -31,13 +32,17 @@ field_place(Fields *fields, Span name, int letters)
         if (name.size != 1)
             return NULL;
         switch (name.bytes[0]) {
+        case 'a': return &fields->group;
         case 'b': return &fields->topic;
+        case 'c': return &fields->default_topic;
+        case 'd': return &fields->queue_nums;
         case 'e': return &fields->queue_id;
         case 'f': return &fields->sys_flag;
         case 'g': return &fields->born;
         case 'h': return &fields->flag;
         case 'i': return &fields->properties;
         case 'j': return &fields->reconsume;
+        case 'l': return &fields->max_reconsume;
         case 'm': return &fields->batch;
         default: return NULL;
         }
@@ -58,6 +63,14 @@ field_place(Fields *fields, Span name, int letters)
         return &fields->reconsume;
     if (equals(name, TEXT("batch")))
         return &fields->batch;
+    if (equals(name, TEXT("producerGroup")))
+        return &fields->group;
+    if (equals(name, TEXT("defaultTopic")))
+        return &fields->default_topic;
+    if (equals(name, TEXT("defaultTopicQueueNums")))
+        return &fields->queue_nums;
+    if (equals(name, TEXT("maxReconsumeTimes")))
+        return &fields->max_reconsume;
     return NULL;
 }
 
@@ -198,17 +211,27 @@ has_unique_key(Span properties, SendHeader *send)
     return 1;
 }
 
+/* Whether the whole header of a batch is usual: Python reads all of its fields, of a plain send only
+   those above. Its properties only say whether the answer waits. */
+static int
+is_usual_batch(const Fields *fields, const SendHeader *send)
+{
+    uint32_t queue_nums;
+    return send->sys_flag == 0 && fields->group.bytes != NULL &&
+           fields->default_topic.bytes != NULL &&
+           read_small(fields->queue_nums, QUEUE_ID_MAX, &queue_nums) &&
+           (fields->reconsume.bytes == NULL || fields->reconsume.size != 0) &&
+           fields->max_reconsume.bytes == NULL && is_utf8(fields->properties) &&
+           !find_bytes(fields->properties, TEXT("WAIT\1false"));
+}
+
 /* The kind of a send by what its header says, and its properties. */
 static SendKind
 kind_of(const Fields *fields, SendHeader *send)
 {
     Span properties = fields->properties;
     if (equals(fields->batch, TEXT("true")))
-        /* the properties only say whether the answer waits */
-        return send->sys_flag == 0 && is_utf8(properties) &&
-                       !find_bytes(properties, TEXT("WAIT\1false"))
-                   ? BATCH
-                   : OTHER_SEND;
+        return is_usual_batch(fields, send) ? BATCH : OTHER_SEND;
     if (fields->code == SEND_BATCH_MESSAGE ||
         (fields->batch.size && !equals(fields->batch, TEXT("false"))))
         return OTHER_SEND;

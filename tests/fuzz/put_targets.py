@@ -215,7 +215,8 @@ def sends(random: Random, material: Material, extension: Extension) -> None:
     for number in range(random.choice((1, 2, 5))):
         key = f"UNIQ_KEY\1{random.getrandbits(128):032X}\2"
         fields = {
-            "b": "T", "e": random.choice("0129"), "f": "0", "g": "1700000000000", "h": "0",
+            "a": "PG", "b": "T", "c": "TBW102", "d": "4", "e": random.choice("0129"), "f": "0",
+            "g": "1700000000000", "h": "0",
             "i": key + random.choice(("", "TAGS\1a", "KEYS\1k l\2", "WAIT\1true")), "j": "0",
         }  # fmt: skip
         body = random.randbytes(random.choice((0, 1, 100)))

@@ -49,6 +49,7 @@ SEND: Final = {
     "i": PROPERTIES.decode(), "j": "0",
 }  # fmt: skip
 
+BATCH: Final = SEND | {"c": "TBW102", "d": "4", "m": "true"}
 DELAYED: Final = SEND | {"i": SEND["i"] + "DELAY\0011\2"}
 
 
@@ -104,8 +105,8 @@ _frames = [
     + frame(310, SEND, flag=2)
     + frame(310, SEND, serialize_type=0)
     + frame(310, DELAYED, b"later")
-    + frame(320, SEND | {"m": "true"}, batch_entry(b"1", PROPERTIES) * 20)
-    + frame(320, SEND | {"m": "true"}, batch_entry(b"2", PROPERTIES), serialize_type=0),
+    + frame(320, BATCH, batch_entry(b"1", PROPERTIES) * 20)
+    + frame(320, BATCH, batch_entry(b"2", PROPERTIES), serialize_type=0),
     whole(binary_header(310, binary_fields([(b"a", b"b"), (b"\xff", b"\xff" * 70)])), b"x") * 2,
     whole(binary_header(310, binary_fields([(b"a", b"b")])[:-1] + b"\xff"), b""),
     whole(binary_header(310, binary_fields([(b"%d" % n, b"x") for n in range(40)])), b""),
@@ -137,7 +138,7 @@ def pack_sends(queue: QueueState, next_offset: int = 1 << 20) -> None:
         {"T": Topic}, {"O"}, {("T", 0): queue, ("SCHEDULE_TOPIC_XXXX", 0): queue}, b"A\x01b\x02",
         HOST, b"0" * 16, PARTS, JSON_PARTS, 1 << 20, (1000,),
     )  # fmt: skip
-    damaged = frame(320, SEND | {"m": "true"}, batch_entry(b"1", PROPERTIES) * 20 + b"x")
+    damaged = frame(320, BATCH, batch_entry(b"1", PROPERTIES) * 20 + b"x")
     for data, is_run in (
         (_frames[0], True), (_frames[0] + damaged, True), (damaged, False), (_frames[1], False)
     ):  # fmt: skip

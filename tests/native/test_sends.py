@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.d
 LETTERS = {
     "topic": "b", "queueId": "e", "sysFlag": "f", "bornTimestamp": "g", "flag": "h",
     "properties": "i", "reconsumeTimes": "j", "defaultTopic": "c", "defaultTopicQueueNums": "d",
-    "batch": "m",
+    "batch": "m", "unitMode": "k", "maxReconsumeTimes": "l",
 }  # fmt: skip
 KEY = "UNIQ_KEY\x010123456789ABCDEF\x02"
 
@@ -49,6 +49,7 @@ PROPERTIES = st.lists(st.sampled_from([KEY, KEY[:-1], *STRANGE_PROPERTIES]), max
     "".join
 )
 
+STRANGE_NUMBERS = ["", "0", "-1", "1024", "2147483648", "9" * 23, "x", "null", "1.0", "٣"]
 usual_fields = st.fixed_dictionaries(
     {
         "topic": st.sampled_from(["T", "T", "T", "U"]),
@@ -166,8 +167,14 @@ def batch_sends(draw: st.DrawFn) -> bytes:
         "sysFlag": draw(st.sampled_from(["0", "0", "0", "1", "4"])),
         "batch": draw(st.sampled_from(["true", "true", "true", "false", ""])),
     }
-    if draw(st.integers(0, 4)) == 0:
-        del fields[draw(st.sampled_from(["properties", "batch", "reconsumeTimes"]))]
+    match draw(st.integers(0, 4)):
+        case 0:
+            del fields[draw(st.sampled_from(sorted(fields)))]
+        case 1:
+            name = draw(st.sampled_from([*sorted(fields), "maxReconsumeTimes", "unitMode"]))
+            fields[name] = draw(st.sampled_from(STRANGE_NUMBERS))
+        case _:
+            pass
     flag, serialize_type = draw(st.sampled_from([(0, 1), (0, 0), (0, 0), (2, 1), (2, 0)]))
     return send_of(
         fields, bytes(body), draw(opaques), draw(st.sampled_from([320, 320, 310, 10])),
