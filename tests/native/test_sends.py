@@ -27,7 +27,7 @@ from trocket.remoting.message_batch import encode_batch
 from trocket.store.config import BrokerRole, FlushDiskType
 
 from ..trio_order import run_by
-from .frames import odd_json_frame
+from .frames import batch_entry, odd_json_frame
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
@@ -448,6 +448,29 @@ def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPa
         assert our_answers == answers, data
     for path, content in ours.files.items():
         assert content == pure.files[path], path
+
+
+@pytest.mark.slow
+def test_batches_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = batch_entry(b"body", b"UNIQ_KEY\1K\2")
+    usual = USUAL | {"properties": "WAIT\1true", "batch": "true"}
+    different = [{name: text} for name in (*usual, "unitMode", "maxReconsumeTimes")
+                 for text in STRANGE_NUMBERS]  # fmt: skip
+    received = [
+        send_of(USUAL, b"before", 1) + send_of(fields, entry, 2, code) + send_of(USUAL, b"", 3)
+        for code in (320, 10)
+        for fields in (
+            *(usual | each for each in different),
+            *({key: usual[key] for key in usual if key != name} for name in usual),
+        )
+    ]
+    assert native.extension is not None
+    received = [*setup_bursts(), *received]
+    pure = outcome(received, None, monkeypatch)
+    ours = outcome(received, native.extension, monkeypatch)
+    for data, our_answers, answers in zip(received, ours.answers, pure.answers, strict=True):
+        assert our_answers == answers, data
+    assert ours.files == pure.files
 
 
 def json_sends(random: Random) -> bytes:
