@@ -1,4 +1,4 @@
-"""Engine: the part of an HTTP/2 implementation that the session needs, six methods and four events.
+"""Engine: the part of an HTTP/2 implementation that a session needs, five methods, four events.
 
 Two implementations: `engine_ngh2`, over libnghttp2, and `engine_h2`, pure Python, where the first
 cannot be installed. Both serve, and both cut off a peer that floods them. Pure.
@@ -31,11 +31,8 @@ HEADERS_SIZE_MAX: Final = 16 * 1024
 
 HEADERS_COUNT_MAX: Final = 100
 
-NO_ERROR: Final = 0x0
-CANCEL: Final = 0x8
 ENHANCE_YOUR_CALM: Final = 0xB
-"""Error codes of HTTP/2. Source: RFC 9113, section 7."""
-
+"""An error code of HTTP/2. Source: RFC 9113, section 7."""
 
 NOISE_MAX: Final = 1_000
 """Frames that belong to no answered call (PING, SETTINGS, resets, empty DATA and the like), after
@@ -117,9 +114,6 @@ class Engine(Protocol):
 
     def finish(self, stream_id: int, trailers: Headers) -> None:
         """Queue the end of an answer."""
-
-    def reset(self, stream_id: int, error_code: int) -> None:
-        """Queue a stream's abrupt end; what is queued for it is dropped."""
 
     def output(self) -> tuple[bytes, Broken | None]:
         """The bytes to send now, and whether the connection is over after them."""

@@ -12,7 +12,6 @@ from typing import Final
 
 import h2.config
 import h2.connection
-import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
@@ -54,15 +53,6 @@ class _Outgoing:
         self.trailers: Headers | None = None
 
 
-class _Ends:
-    """Which directions of a stream have ended."""
-
-    __slots__ = ("answer", "request")
-
-    def __init__(self) -> None:
-        self.answer = self.request = False
-
-
 class H2Engine:
     """See `engine.Engine`."""
 
@@ -80,7 +70,9 @@ class H2Engine:
         self._connection.initiate_connection()
         self._connection.increment_flow_control_window(CONNECTION_WINDOW)
         self._outgoing: dict[int, _Outgoing] = {}
-        self._open: dict[int, _Ends] = {}
+        # Streams whose request, or answer, has not ended.
+        self._asking: set[int] = set()
+        self._answering: set[int] = set()
         self._noise = Noise()
         self._broken: Broken | None = None
 
@@ -103,10 +95,11 @@ class H2Engine:
     def _take(self, event: h2.events.Event, events: list[Event]) -> None:
         match event:
             case h2.events.RequestReceived():
-                self._open[event.stream_id] = _Ends()
                 ends = event.stream_ended is not None
+                self._answering.add(event.stream_id)
+                if not ends:
+                    self._asking.add(event.stream_id)
                 events.append(Opened(event.stream_id, event.headers, ends))
-                self._request_ends(event.stream_id, ends=ends)
             case h2.events.DataReceived():
                 if event.flow_controlled_length:
                     self._connection.acknowledge_received_data(
@@ -114,17 +107,20 @@ class H2Engine:
                     )
                 ends = event.stream_ended is not None
                 self._noise.add(not event.data and not ends)
-                if event.stream_id in self._open:
+                if event.stream_id in self._asking:
                     events.append(Arrived(event.stream_id, event.data, ends))
-                    self._request_ends(event.stream_id, ends=ends)
+                    if ends:
+                        self._asking.remove(event.stream_id)
             case h2.events.TrailersReceived():
-                if event.stream_id in self._open:
+                if event.stream_id in self._asking:
                     events.append(Arrived(event.stream_id, b"", True))
-                    self._request_ends(event.stream_id, ends=True)
+                    self._asking.remove(event.stream_id)
             case h2.events.StreamReset():
                 self._noise.add(NOISE_OF_RESET)
                 self._outgoing.pop(event.stream_id, None)
-                if self._open.pop(event.stream_id, None) is not None:
+                if event.stream_id in self._asking | self._answering:
+                    self._asking.discard(event.stream_id)
+                    self._answering.discard(event.stream_id)
                     events.append(Closed(event.stream_id, int(event.error_code or 0)))
             case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
                 self._noise.add(isinstance(event, h2.events.RemoteSettingsChanged))
@@ -137,45 +133,25 @@ class H2Engine:
             case _:
                 self._noise.add()
 
-    def _request_ends(self, stream_id: int, *, ends: bool) -> None:
-        if ends:
-            self._open[stream_id].request = True
-            self._forget_if_closed(stream_id)
-
-    def _answer_ends(self, stream_id: int) -> None:
-        self._open[stream_id].answer = True
-        self._forget_if_closed(stream_id)
-
-    def _forget_if_closed(self, stream_id: int) -> None:
-        ends = self._open[stream_id]
-        if ends.request and ends.answer:
-            del self._open[stream_id]
-
     def respond(self, stream_id: int, headers: Headers, *, ends: bool = False) -> None:
-        if stream_id in self._open:
+        if stream_id in self._answering:
             # h2 refuses if the peer has reset the stream meanwhile.
             with suppress(h2.exceptions.ProtocolError):
                 self._connection.send_headers(stream_id, headers, end_stream=ends)
             if ends:
-                self._answer_ends(stream_id)
+                self._answering.discard(stream_id)
 
     def send(self, stream_id: int, data: bytes) -> None:
-        if stream_id in self._open and data:
+        if stream_id in self._answering and data:
             outgoing = self._outgoing.setdefault(stream_id, _Outgoing())
             outgoing.parts.append(data)
             outgoing.size += len(data)
             self._push(stream_id)
 
     def finish(self, stream_id: int, trailers: Headers) -> None:
-        if stream_id in self._open:
+        if stream_id in self._answering:
             self._outgoing.setdefault(stream_id, _Outgoing()).trailers = trailers
             self._push(stream_id)
-
-    def reset(self, stream_id: int, error_code: int) -> None:
-        self._outgoing.pop(stream_id, None)
-        if self._open.pop(stream_id, None) is not None:
-            with suppress(h2.exceptions.ProtocolError):
-                self._connection.reset_stream(stream_id, error_code)
 
     def output(self) -> tuple[bytes, Broken | None]:
         return self._connection.data_to_send(), self._broken
@@ -205,7 +181,7 @@ class H2Engine:
                 connection.send_headers(stream_id, outgoing.trailers, end_stream=True)
                 del self._outgoing[stream_id]
                 self._noise.allow(NOISE_PER_CALL)
-                self._answer_ends(stream_id)
+                self._answering.discard(stream_id)
         except h2.exceptions.ProtocolError:  # the peer has reset the stream meanwhile
             self._outgoing.pop(stream_id, None)
 

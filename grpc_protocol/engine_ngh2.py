@@ -84,12 +84,6 @@ class Ngh2Engine:
         except ngh2.NGH2Error as error:
             self._note(error)
 
-    def reset(self, stream_id: int, error_code: int) -> None:
-        try:
-            self._connection.reset_stream(stream_id, error_code)
-        except ngh2.NGH2Error as error:
-            self._note(error)
-
     def output(self) -> tuple[bytes, Broken | None]:
         try:
             data = self._connection.data_to_send()

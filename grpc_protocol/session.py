@@ -73,13 +73,11 @@ class Call:
         "timeout_s",
     )
 
-    def __init__(
-        self, stream_id: int, path: str, metadata: Mapping[str, str], timeout_s: float | None
-    ) -> None:
+    def __init__(self, stream_id: int, path: str, metadata: Mapping[str, str]) -> None:
         self.stream_id = stream_id
         self.path = path
         self.metadata = metadata
-        self.timeout_s = timeout_s
+        self.timeout_s: float | None = None
         self.message_count = 0
         self.has_begun = self.has_ended = self.is_answered = False
         # The bytes of a message that is not complete, and the size at which it is looked at again.
@@ -272,7 +270,7 @@ class GrpcSession:
         if headers.get(b"content-type", b"").partition(b";")[0] not in _CONTENT_TYPES:
             self._engine.respond(opened.stream_id, _NOT_GRPC, ends=True)
             return
-        call = Call(opened.stream_id, path, _metadata(opened.headers), None)
+        call = Call(opened.stream_id, path, _metadata(opened.headers))
         self.calls[opened.stream_id] = call
         try:
             call.timeout_s = _timeout_s(call.metadata.get("grpc-timeout"))
@@ -324,9 +322,6 @@ class GrpcSession:
 
 def with_prefixes(messages: Sequence[bytes]) -> bytes:
     """Messages as they are sent: each after a zero, for uncompressed, and its size in 4 bytes."""
-    if len(messages) == 1:
-        (message,) = messages
-        return b"\0" + len(message).to_bytes(4, "big") + message
     return b"".join([b"\0" + len(each).to_bytes(4, "big") + each for each in messages])
 
 

@@ -58,6 +58,7 @@ RECORD = Layout(
     properties_length=I16,
     properties=sized_by("properties_length"),
 )
+"""A whole record."""
 
 BLANK = Layout(total_size=I32, magic=I32)
 """The filler's head; its size includes the head and all bytes up to the file's end."""
@@ -88,6 +89,7 @@ SYS_FLAG_POSITION = RECORD.struct(until="physical_offset").size
 """The position of `sys_flag` in a record; the fields before it have fixed sizes."""
 
 WORD = Layout(value=I32).struct()
+"""One signed 32-bit number."""
 TOPIC_LENGTH_V1 = Layout(size=I8).struct()
 TOPIC_LENGTH_V2 = Layout(size=I16).struct()
 PROPERTIES_LENGTH = Layout(size=I16).struct()

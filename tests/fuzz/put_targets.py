@@ -161,7 +161,7 @@ def transactions(random: Random, material: Material, extension: Extension) -> No
         names = WORD_NAMES if command.code == 10 else LETTER_NAMES
         numbers = read_numbers_of(fields, names)
         own = fields[names.properties].encode()
-        joined = own + (b"\2" if added and own[-1] != 2 else b"") + added
+        joined = _joined(own, added)
         key_at = own.index(b"UNIQ_KEY\1") + len(b"UNIQ_KEY\1")
         key = own[key_at:].split(b"\2")[0]
         assert (command.flag, is_batch(fields, names)) == (0, False), data
@@ -170,6 +170,11 @@ def transactions(random: Random, material: Material, extension: Extension) -> No
             numbers[0], numbers[1], numbers[2], joined,
             joined[:key_at] + joined[key_at + len(key) :], key, command.body,
         ), data  # fmt: skip
+
+
+def _joined(own: bytes, added: bytes) -> bytes:
+    """A message's properties, which are not empty, with the broker's after them."""
+    return own + (b"\2" if added and own[-1] != 2 else b"") + added
 
 
 def read_numbers_of(fields: Mapping[str, str], names: SendNames) -> tuple[int, int, int]:
@@ -271,7 +276,7 @@ def _put_alone(store: MessageStore, command: RemotingCommand, added: bytes) -> d
         refusal, offsets, first = appender.put_batch("T", queue_id, command.body, added, **options)
     else:
         own = fields[names.properties].encode()
-        joined = own + (b"\2" if added and own[-1] != 2 else b"") + added
+        joined = _joined(own, added)
         tags = pure_find_property(own, b"TAGS")
         code = 0 if tags is None else tags_code(tags.decode())
         refusal, offset, first = appender.put_message(

@@ -428,6 +428,19 @@ def test_answers_of_a_run_in_trouble_are_equal(
     assert {each.code for each in answers[10:53]} == {code}
 
 
+def assert_served_alike(received: Sequence[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare each answer and each file, after bursts to topics that exist."""
+    assert native.extension is not None
+    received = [*setup_bursts(), *received]
+    pure = outcome(received, None, monkeypatch)
+    ours = outcome(received, native.extension, monkeypatch)
+    for data, our_answers, answers in zip(received, ours.answers, pure.answers, strict=True):
+        assert our_answers == answers, data
+    assert ours.files.keys() == pure.files.keys()
+    for path, content in ours.files.items():
+        assert content == pure.files[path], path
+
+
 @pytest.mark.slow
 def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     different = [{"properties": KEY + more} for more in STRANGE_PROPERTIES]
@@ -440,14 +453,7 @@ def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPa
     for name in USUAL:
         fields = {key: value for key, value in USUAL.items() if key != name}
         received.append(send_of(fields, b"it", 2, 10) + send_of(fields, b"it", 2))
-    assert native.extension is not None
-    received = [*setup_bursts(), *received]
-    pure = outcome(received, None, monkeypatch)
-    ours = outcome(received, native.extension, monkeypatch)
-    for data, our_answers, answers in zip(received, ours.answers, pure.answers, strict=True):
-        assert our_answers == answers, data
-    for path, content in ours.files.items():
-        assert content == pure.files[path], path
+    assert_served_alike(received, monkeypatch)
 
 
 @pytest.mark.slow
@@ -464,13 +470,7 @@ def test_batches_with_one_difference_are_served_alike(monkeypatch: pytest.Monkey
             *({key: usual[key] for key in usual if key != name} for name in usual),
         )
     ]
-    assert native.extension is not None
-    received = [*setup_bursts(), *received]
-    pure = outcome(received, None, monkeypatch)
-    ours = outcome(received, native.extension, monkeypatch)
-    for data, our_answers, answers in zip(received, ours.answers, pure.answers, strict=True):
-        assert our_answers == answers, data
-    assert ours.files == pure.files
+    assert_served_alike(received, monkeypatch)
 
 
 def json_sends(random: Random) -> bytes:
