@@ -6,8 +6,7 @@ import gc
 import logging
 import os
 import signal
-import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from trocket import native
+
+from .traced_memory import traced_memory
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -52,11 +53,10 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def traced() -> Iterator[None]:
-    """The memory that the test allocates is traced."""
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
+def traced() -> Iterator[Callable[[], int]]:
+    """Bytes that the test holds: other threads stand still."""
+    with traced_memory() as memory:
+        yield memory
 
 
 @pytest.fixture

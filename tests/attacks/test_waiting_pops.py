@@ -5,7 +5,7 @@ What is tested is counted work: how many requests are served again in one slice,
 
 from __future__ import annotations
 
-import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -157,7 +157,7 @@ def test_a_flood_of_tiny_poll_times_leaves_nothing(wait_ms: int) -> None:
 
 
 @pytest.mark.slow
-def test_requests_that_come_and_go_for_ever_leave_nothing_behind() -> None:
+def test_requests_that_come_and_go_for_ever_leave_nothing_behind(traced: Callable[[], int]) -> None:
     """Each is woken long before its time is over."""
     waits = Waits()
     channel = FakeChannel()
@@ -168,13 +168,9 @@ def test_requests_that_come_and_go_for_ever_leave_nothing_behind() -> None:
             assert waits.poll(channel=channel) is Polling.WAITS
             waits.requests.arrived([("T", 0)])
             waits.run()
-        return tracemalloc.get_traced_memory()[0]
+        return traced()
 
     waits.serve = lambda request, channel: None
-    tracemalloc.start()
-    try:
-        before = come_and_go(100)
-        assert come_and_go(5_000) - before < 5_000 * 200  # the keys that the test keeps
-    finally:
-        tracemalloc.stop()
+    before = come_and_go(100)
+    assert come_and_go(5_000) - before < 5_000 * 200  # the keys that the test keeps
     assert waits.requests.count == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tracemalloc
 from array import array
 from collections.abc import Callable
 from inspect import isbuiltin
@@ -27,6 +26,7 @@ from trocket.remoting.pull_templates import template_of
 from trocket.remoting.record_schema import MAGIC_V1
 from trocket.store.format import UNIT, UNIT_SIZE
 
+from ..traced_memory import traced_memory
 from .frames import batch_entry, binary_fields, binary_header, frame, whole
 
 pytestmark = [
@@ -37,8 +37,6 @@ pytestmark = [
 CALLS: Final = 20_000
 LONG: Final = ("wrong", "pack_sends", "pack_deliveries", "join_records", "take_pulls", "wake_pulls")
 """Functions that take so long that a tenth of the calls must do."""
-BLOCKS_MAX: Final = 200
-"""Blocks that the interpreter may come to hold meanwhile, such as free lists."""
 BYTES_MAX: Final = 10_000
 HOST: Final = bytes(8)
 LAST: Final = (1 << 63) - 2
@@ -431,15 +429,12 @@ def test_no_memory_is_kept(name: str) -> None:
     call = functions()[name]
     _repeat(call, 1000)
     calls = CALLS // 10 if name.startswith(LONG) else CALLS
-    assert_steady(call, calls // 4, lambda: [sys.getallocatedblocks()], BLOCKS_MAX // 4)
+    assert_steady(call, calls // 4, lambda: [sys.getallocatedblocks()], calls // 16)
     assert_steady(call, calls // 4, references, 20)
     # Blocks of more than 512 bytes are not counted above.
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         _repeat(call, 100)
-        assert_steady(call, 1000, lambda: [tracemalloc.get_traced_memory()[0]], BYTES_MAX)
-    finally:
-        tracemalloc.stop()
+        assert_steady(call, 1000, lambda: [memory()], BYTES_MAX)
 
 
 def assert_steady(

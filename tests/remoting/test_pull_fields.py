@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -155,10 +155,9 @@ def test_a_pull_that_ends_too_early_is_refused_like_any_header() -> None:
         assert outcome(bytes(cut)) == same_parsed(bytes(cut))
 
 
-def test_the_series_are_bounded_in_bytes() -> None:
+def test_the_series_are_bounded_in_bytes(traced: Callable[[], int]) -> None:
     cache = PullSeriesCache(size_max=100_000)
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
+    before = traced()
     kept = []
     for number in range(300):
         fields = pull_fields(topic=f"T{number:04}", expressionType="x" * 100)
@@ -167,8 +166,7 @@ def test_the_series_are_bounded_in_bytes() -> None:
         assert cache.find(block, 0, len(block)) == fields
         assert cache.size <= 100_000
         kept.append(len(cache))
-    assert tracemalloc.get_traced_memory()[0] - before < 2 * 100_000
-    tracemalloc.stop()
+    assert traced() - before < 2 * 100_000
     assert max(kept) < 40
 
 

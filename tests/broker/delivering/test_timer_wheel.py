@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+from collections.abc import Callable
 
 from trocket.broker.delivering.timer_wheel import TimerWheel
 
@@ -10,34 +10,32 @@ SECOND_MS = 1000
 DAY_MS = 86_400_000
 
 
-def used() -> int:
-    return tracemalloc.get_traced_memory()[0]
-
-
-def test_a_slot_of_one_message_is_small(traced: None) -> None:
+def test_a_slot_of_one_message_is_small(traced: Callable[[], int]) -> None:
     """A stranger may have a timer in each second of three days: that was 190 MB."""
-    wheel, before, count = TimerWheel(), used(), 10_000
+    wheel, before, count = TimerWheel(), traced(), 10_000
     for number in range(count):
         wheel.add(number * SECOND_MS, number)
-    assert (used() - before) / count < 450
+    assert (traced() - before) / count < 450
 
 
-def test_messages_of_one_slot_take_some_bytes_each(traced: None) -> None:
-    wheel, before, count = TimerWheel(), used(), 10_000
+def test_messages_of_one_slot_take_some_bytes_each(traced: Callable[[], int]) -> None:
+    wheel, before, count = TimerWheel(), traced(), 10_000
     for number in range(count):
         wheel.add(0, number)
-    assert (used() - before) / count < 12
+    assert (traced() - before) / count < 12
 
 
-def test_slots_that_are_done_are_forgotten_though_an_older_message_waits(traced: None) -> None:
+def test_slots_that_are_done_are_forgotten_though_an_older_message_waits(
+    traced: Callable[[], int],
+) -> None:
     """One message that is due in three days kept all slots that were done since."""
     wheel = TimerWheel()
     wheel.add(3 * DAY_MS, 0)
-    before = used()
+    before = traced()
     for number in range(1, 10_000):
         wheel.add(number * SECOND_MS, number)
         wheel.took(1)
-    assert used() - before < 100_000
+    assert traced() - before < 100_000
     assert wheel.waiting_offset(10_000) == 0
     wheel.took(1)
     assert wheel.waiting_offset(10_000) == 10_000
@@ -57,12 +55,14 @@ def test_the_oldest_that_waits_is_found_in_any_order() -> None:
     assert len(wheel) == 1
 
 
-def test_long_names_of_messages_taken_back_take_no_more_than_short_ones(traced: None) -> None:
+def test_long_names_of_messages_taken_back_take_no_more_than_short_ones(
+    traced: Callable[[], int],
+) -> None:
     """A client says how long the key is of what it takes back; 30 KB each were kept."""
-    slot, before, count = TimerWheel().slot(0), used(), 1000
+    slot, before, count = TimerWheel().slot(0), traced(), 1000
     for number in range(count):
         slot.recall(f"Orders+{number:030000d}")
-    assert (used() - before) / count < 250
+    assert (traced() - before) / count < 250
     assert slot.is_recalled(f"Orders+{7:030000d}")
     assert not slot.is_recalled("Orders+7")
     assert not slot.is_rolled(f"Orders+{7:030000d}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket.broker.transactions.open_transactions import OpenTransactions
+
+from ...traced_memory import traced_memory
 
 DUE_MS = 1_763_887_827_000
 
@@ -89,12 +89,9 @@ def test_what_is_due_is_what_a_plain_list_says(data):
 
 def traced_bytes(count, work):
     """Bytes per open transaction."""
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         kept = work()
-        return tracemalloc.get_traced_memory()[0] / count, kept
-    finally:
-        tracemalloc.stop()
+        return memory() / count, kept
 
 
 def opened(count, due_ms):
