@@ -38,7 +38,7 @@ RELEASE_TOOLS := build==1.6.1 cyclonedx-bom==7.5.0 pip-audit==2.10.1 sigstore==4
 LOCK := deploy/requirements.txt
 # What a machine with servers and clients may have: all extras but those for Spark and for work on
 # trocket itself.
-LOCKED := cli compression opentelemetry otlp tls
+LOCKED := cli compression grpc opentelemetry otlp tls
 FUZZ_SECONDS ?= 300
 PROGRAMS ?= 20000
 SEEDS ?= 50000

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -28,12 +28,14 @@ from ..common.supervision import FailureLog, Supervisor
 from ..disk.errors import StoreError
 from ..disk.os_disk import Disk
 from ..native import Extension, choice, extension
+from ..remoting.address_limits import PeerAddress
 from ..remoting.client import RemotingClient
 from ..remoting.metrics.listening import open_metrics_listener
-from ..remoting.server import RemotingServer
+from ..remoting.server import NotServedError, RemotingServer, ServedConnection
 from ..remoting.signature import Credentials
 from ..remoting.tls_server import ServerTls
 from ..remoting.tls_settings import Tls, new_tls
+from ..remoting.transport import SocketTransport, StreamTransport
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
 from ..store.ha.slave import Connect, connect_tcp
@@ -47,6 +49,7 @@ from .settings.listening import connection_limits, listen, listen_for_slaves
 from .tables.table_saver import TableSaver
 
 if TYPE_CHECKING:
+    from ..grpc_server.server import GrpcServer
     from .metrics.service import MetricsService
 
 logger = logging.getLogger(__name__)
@@ -54,6 +57,13 @@ _failures = FailureLog(logger)
 
 GOODBYE_TIMEOUT_S = 5.0
 """How long a stopping broker tries to unregister from its name servers."""
+
+
+NO_GRPC: Final = (
+    "it speaks HTTP/2, as RocketMQ's 5.x clients (gRPC) do, and the packages for it are not "
+    "installed: pip install 'trocket[grpc]'"
+)
+"""Why a gRPC client is not served."""
 
 
 class BrokerController:
@@ -117,6 +127,7 @@ class BrokerController:
         self._tls = tls or new_tls()
         self.client = client or RemotingClient(turn=self.turn, tls=self._tls.client)
         self.server: RemotingServer | None = None
+        self._grpc: GrpcServer | None = None
         self._listeners, self._expects_slaves = listeners, expects_slaves
         self._metrics_listener = metrics_listener
         seams = Seams(
@@ -256,7 +267,23 @@ class BrokerController:
             runs=serving.runs,
             refusals=self.parts.foundation.refusals,
             tls=self._tls.server,
+            http2=self._http2,
         )
+
+    def _http2(
+        self, transport: SocketTransport | StreamTransport, address: PeerAddress
+    ) -> ServedConnection:
+        """The connection of a gRPC client. Raises: NotServedError: packages are missing."""
+        if self.server is None:
+            raise NotServedError("the broker is not ready")
+        try:
+            if self._grpc is None:
+                from .grpc_clients import new_grpc_server  # 40 ms that the start need not wait for
+
+                self._grpc = new_grpc_server(self.parts)
+            return self._grpc.connection(self.server, transport, address)
+        except ImportError as error:
+            raise NotServedError(NO_GRPC) from error
 
     def load(self) -> None:
         """Read the files, tables first, because the store needs to know topics with batch queues.

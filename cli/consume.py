@@ -152,7 +152,7 @@ def _check_pops(group: str, start: str, invisible: float, *, is_popped: bool) ->
         usage("--pop needs --group: the broker pops messages for a group")
     if start not in ("", "begin", "end"):
         usage("--from TIME does not work with --pop: give begin or end")
-    from ..client.core.pop_requests import INVISIBLE_S_MAX
+    from ..remoting.pop_requests import INVISIBLE_S_MAX
 
     if not 0 < invisible <= INVISIBLE_S_MAX:
         usage(f"--invisible: {invisible:g} is not above 0 and at most {INVISIBLE_S_MAX} (3 days)")

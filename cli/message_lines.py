@@ -130,7 +130,7 @@ def from_json(line: bytes, topic: str) -> Message:
     Raises: BadLineError: the line is not a JSON object, or a member has a wrong name or type.
     """
     from ..client import Message
-    from ..client.messages.message import SYSTEM_PROPERTIES
+    from ..common.message_properties import SYSTEM_PROPERTIES
 
     try:
         tree = json.loads(line)

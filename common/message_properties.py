@@ -65,6 +65,16 @@ PROPERTY_PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
 PROPERTY_DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 PROPERTY_DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 
+SYSTEM_PROPERTIES: Final = frozenset(
+    value
+    for name, value in dict(globals()).items()
+    if name.startswith("PROPERTY_") and isinstance(value, str)
+)
+"""Property names that are reserved for RocketMQ: user properties cannot have them.
+
+Source: RocketMQ 5.3.3 MessageConst.STRING_HASH_SET, Message.putUserProperty.
+"""
+
 KEY_SEPARATOR = " "
 """Between the keys of KEYS."""
 

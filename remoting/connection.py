@@ -25,6 +25,7 @@ from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
+from .loop_transport import LoopTransport
 from .memory_budget import BUDGET_KEY, MemoryBudget, request_size
 from .poller import RECEIVE_SIZE
 from .response_codes import ResponseCode
@@ -98,7 +99,7 @@ class Connection:
 
     def __init__(
         self,
-        transport: SocketTransport | StreamTransport,
+        transport: SocketTransport | StreamTransport | LoopTransport,
         processors: Mapping[int, Processor],
         turn: Turn,
         limits: ConnectionLimits,
@@ -190,10 +191,7 @@ class Connection:
             except MemoryError:
                 self.channel.run_out_of_memory("reading what it sent")
                 return
-            try:
-                self._receive(data)
-            except Exception as error:  # noqa: BLE001 - our bug: other connections are served
-                self._fail(error)
+            self.take(data)
 
         while await self._may_read():
             self._attention = trio.Event()
@@ -201,17 +199,21 @@ class Connection:
             await self._attention.wait()
             transport.stop_reading()
 
-    async def _read_stream(self, transport: StreamTransport) -> None:
+    async def _read_stream(self, transport: StreamTransport | LoopTransport) -> None:
         while await self._may_read():
             data = await transport.receive()
             self._turn.active = True
             try:
-                try:
-                    self._receive(data)
-                finally:
-                    self._turn.end()
-            except Exception as error:  # noqa: BLE001 - our bug, not a lost connection
-                self._fail(error)
+                self.take(data)
+            finally:
+                self._turn.end()
+
+    def take(self, data: bytes) -> None:
+        """Process bytes of the peer inside a turn."""
+        try:
+            self._receive(data)
+        except Exception as error:  # noqa: BLE001 - our bug: other connections are served
+            self._fail(error)
 
     async def _may_read(self) -> bool:
         """Wait until the peer has read enough of its answers; False: the connection ends."""

@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -27,6 +27,7 @@ from .connection import (
     ConnectionLimits,
 )
 from .loop_monitor import LoopMonitor
+from .loop_transport import LoopTransport
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
@@ -50,6 +51,37 @@ CONNECTION_LOST = "That connection is closed; others are still served"
 """What an unexpected error of one connection means, for the log."""
 
 
+class ServedConnection(Protocol):
+    """A connection of any protocol, as the server runs it."""
+
+    channel: Channel
+
+    async def run(self) -> None:
+        """Serve until either side closes, a limit is exceeded, or the task is cancelled."""
+
+    def enforce_limits(self, now_s: float, *, is_crowded: bool = False) -> None:
+        """Close the connection if it has exceeded a time limit."""
+
+
+MakeConnection = Callable[[SocketTransport | StreamTransport, PeerAddress], ServedConnection]
+"""Makes the connection that serves a transport. Raises NotServedError."""
+
+
+class NotServedError(Exception):
+    """A protocol is not served here; the text says why, and what to do."""
+
+
+HTTP2: Final = "http2"
+"""The kind of refusals in metrics: a connection with HTTP/2 where there is none."""
+
+
+def _no_http2(transport: SocketTransport | StreamTransport, place: PeerAddress) -> ServedConnection:
+    raise NotServedError(
+        "it speaks HTTP/2, as RocketMQ's 5.x clients (gRPC) do. Brokers serve them, name servers "
+        "do not: let the client connect to a broker's address"
+    )
+
+
 class RemotingServer:
     """Serves a table of processors on sockets, or on streams in memory.
 
@@ -63,6 +95,7 @@ class RemotingServer:
       runs: serves runs of usual requests before they are decoded; None if there are none.
       tls: decides which connections are encrypted; None: none is.
       refusals: counts what the limits refuse; None: new ones.
+      http2: makes the connections of peers that speak HTTP/2; None: they are refused.
 
     Attributes:
       memory: the memory budget of the connections.
@@ -79,7 +112,9 @@ class RemotingServer:
         runs: RunProcessor | None = None,
         refusals: Refusals | None = None,
         tls: ServerTls | None = None,
+        http2: MakeConnection | None = None,
     ) -> None:
+        self._http2 = http2 or _no_http2
         # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
         self._turn = turn or Turn()
@@ -89,7 +124,7 @@ class RemotingServer:
         self.refusals = refusals or Refusals()
         self.memory = MemoryBudget(self._limits.memory_max or default_budget(), self.refusals)
         self._addresses = AddressLimits(self._limits.policy, self.refusals)
-        self._connections: set[Connection] = set()
+        self._connections: set[ServedConnection] = set()
         # Connections without a first byte, or with an unfinished handshake: since when they are.
         self._arriving: dict[trio.CancelScope, float] = {}
         self._tls = tls
@@ -111,6 +146,16 @@ class RemotingServer:
     def channels(self) -> list[Channel]:
         """The open connections."""
         return [connection.channel for connection in self._connections]
+
+    @property
+    def turn(self) -> Turn:
+        """The turn of its connections."""
+        return self._turn
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """The limits of each connection."""
+        return self._limits
 
     @property
     def monitor(self) -> LoopMonitor:
@@ -224,32 +269,52 @@ class RemotingServer:
             reason = "it sent no request, and nine tenths of all connections are taken"
             self.refusals.note("connectionsMax", transport.remote_address, f"closed: {reason}")
         if admitted is not None:
-            await self._serve(admitted, place)
+            make = self._http2 if admitted.speaks_http2 else self._made
+            await self._serve(admitted, place, make)
+
+    def _made(
+        self, transport: SocketTransport | StreamTransport | LoopTransport, place: PeerAddress
+    ) -> Connection:
+        return Connection(
+            transport,
+            self._processors,
+            self._turn,
+            self._limits,
+            self._on_channel_closed,
+            self.memory,
+            self._runs,
+            address=place,
+        )
 
     async def _serve(
-        self, transport: SocketTransport | StreamTransport, place: PeerAddress
+        self,
+        transport: SocketTransport | StreamTransport,
+        place: PeerAddress,
+        make: MakeConnection | None = None,
     ) -> None:
         """Serve a connection that was admitted."""
         with contained(self._failures, "a connection", CONNECTION_LOST):
             try:
-                connection = Connection(
-                    transport,
-                    self._processors,
-                    self._turn,
-                    self._limits,
-                    self._on_channel_closed,
-                    self.memory,
-                    self._runs,
-                    address=place,
-                )
-                self._connections.add(connection)
-                try:
-                    await connection.run()
-                finally:
-                    self._connections.discard(connection)
+                await self.run_connection((make or self._made)(transport, place))
+            except NotServedError as error:
+                peer, text = transport.remote_address, f"closed: {error}"
+                self.refusals.note_problem(HTTP2, peer, text)
             finally:
                 self._addresses.leave(place)
                 transport.abort()
+
+    def loop_connection(self, transport: LoopTransport, place: PeerAddress) -> Connection:
+        """A connection whose client is in this process, counted with those of an address; its
+        caller runs it by `run_connection`."""
+        return self._made(transport, place)
+
+    async def run_connection(self, connection: ServedConnection) -> None:
+        """Run a connection as one of this server's."""
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
 
     def _sweep(self) -> None:
         now_s = trio.current_time()

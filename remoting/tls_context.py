@@ -36,6 +36,11 @@ _REASONS: Final = {
 }
 
 
+ALPN: Final = ("http/1.1", "h2")
+"""What clients of the listeners may speak besides RocketMQ's own protocol, for which there is no
+name. gRPC's offer `h2` only. One that offers both is a reader of metrics, which get HTTP/1.1."""
+
+
 def new_server_context(config: TlsConfig) -> ssl.SSLContext:
     """A context for listeners, without a certificate.
 
@@ -44,6 +49,7 @@ def new_server_context(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION  # it costs a server far more than a client
     _set_protocols_and_ciphers(context, config)
+    context.set_alpn_protocols(ALPN)
     if config.auth_client and config.need_client_auth is not ClientAuth.none:
         is_required = config.need_client_auth is ClientAuth.require
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL

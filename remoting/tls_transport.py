@@ -61,6 +61,7 @@ class TlsTransport(SocketTransport):
         self._socket = plain._socket
         self._poller = plain._poller
         self.receive_size = 0
+        self._first = b""
         self.remote_address = plain.remote_address
         self.local_address = plain.local_address
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -75,6 +76,11 @@ class TlsTransport(SocketTransport):
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER form; None: it has none, or it was not asked for one."""
         return self._ssl.getpeercert(binary_form=True)
+
+    @property
+    def speaks_http2(self) -> bool:
+        """Whether the peer has asked for HTTP/2 in its handshake (ALPN), as gRPC's clients do."""
+        return self._ssl.selected_alpn_protocol() == "h2"
 
     @property
     def version(self) -> str:

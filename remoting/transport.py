@@ -17,6 +17,9 @@ from .poller import RECEIVE_SIZE, SocketPoller
 _JOIN_SIZE_MAX = 64 * 1024
 """Bytes up to which buffers are joined into one send, which is cheaper than many segments."""
 
+HTTP2_BYTE = b"P"
+"""The first byte of a client's HTTP/2. Source: RFC 9113, section 3.4."""
+
 _SEGMENTS_MAX = 512
 """Segments of one `sendmsg`; IOV_MAX is 1,024 on Linux and macOS."""
 
@@ -42,7 +45,14 @@ class SocketTransport:
     Raises: OSError: it is no longer connected.
     """
 
-    __slots__ = ("_poller", "_socket", "local_address", "receive_size", "remote_address")
+    __slots__ = (
+        "_first",
+        "_poller",
+        "_socket",
+        "local_address",
+        "receive_size",
+        "remote_address",
+    )
 
     def __init__(self, sock: socket.socket, poller: SocketPoller) -> None:
         sock.setblocking(False)
@@ -51,6 +61,7 @@ class SocketTransport:
         self._socket = sock
         self._poller = poller
         self.receive_size = 0
+        self._first = b""
         self.remote_address = format_address(sock.getpeername())
         self.local_address = format_address(sock.getsockname())
 
@@ -69,9 +80,19 @@ class SocketTransport:
         """
         while True:
             try:
-                return self._socket.recv(1, socket.MSG_PEEK)
+                self._first = self._socket.recv(1, socket.MSG_PEEK)
             except (BlockingIOError, InterruptedError):
                 await trio.lowlevel.wait_readable(self._socket)
+            else:
+                return self._first
+
+    @property
+    def speaks_http2(self) -> bool:
+        """Whether the peer has begun HTTP/2, as gRPC's clients do; known after `first_byte`.
+
+        Its preface begins with `P`. As the first byte of a frame's length that would be 1.3 GB.
+        """
+        return self._first == HTTP2_BYTE
 
     def receive_nowait(self) -> bytes:
         """Receive bytes; empty at the end.

@@ -43,10 +43,18 @@ class Turn:
       request_times: counts requests; None: they are not counted.
     """
 
-    __slots__ = ("_failures", "active", "dirty", "monitor", "on_end", "request_times")
+    __slots__ = (
+        "_failures",
+        "_is_flushing",
+        "active",
+        "dirty",
+        "monitor",
+        "on_end",
+        "request_times",
+    )
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
-        self.active = False
+        self.active = self._is_flushing = False
         self.dirty: list[Writer] = []
         self.monitor = LoopMonitor()
         self.request_times: RequestTimes | None = None
@@ -80,11 +88,23 @@ class Turn:
                 self.flush()
 
     def flush(self) -> None:
-        """Send what was written; a channel that fails by a bug of ours is closed."""
-        dirty, self.dirty = self.dirty, []
-        for channel in dirty:
-            try:
-                channel.flush()
-            except Exception as error:  # noqa: BLE001 - the others are flushed
-                self._failures.note("sending to a client", "Its connection is closed", error)
-                channel.close(f"sending failed: {type(error).__name__}")
+        """Send what was written; a channel that fails by a bug of ours is closed.
+
+        A flush may write to other channels, as one that is inside of another connection does: they
+        are flushed after it, and all that is written to one of them is still one send.
+        """
+        if self._is_flushing:
+            return
+        self._is_flushing = True
+        try:
+            while self.dirty:
+                dirty, self.dirty = self.dirty, []
+                for channel in dirty:
+                    try:
+                        channel.flush()
+                    except Exception as error:  # noqa: BLE001 - the others are flushed
+                        meaning = "Its connection is closed"
+                        self._failures.note("sending to a client", meaning, error)
+                        channel.close(f"sending failed: {type(error).__name__}")
+        finally:
+            self._is_flushing = False

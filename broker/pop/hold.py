@@ -126,6 +126,10 @@ class PopHold:
         self.pops.arrived(queues)
         self.notifications.arrived(queues)
 
+    def withdraw(self, channel: Channel, opaque: int) -> bool:
+        """Forget a pop that its client has given up; whether it waited."""
+        return self.pops.withdraw(channel, opaque)
+
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pops of a connection."""
         self.pops.channel_closed(channel)

@@ -518,7 +518,18 @@ class WaitingRequests:
             if not of_channel:
                 del self._of_channels[channel]
 
-    # Closed connections
+    # Requests that are given up
+
+    def withdraw(self, channel: Channel, opaque: int) -> bool:
+        """Forget a request that its client has given up; whether it waited.
+
+        A linear search: a client has one for each queue that it consumes.
+        """
+        for waiter in self._of_channels.get(channel, ()):
+            if waiter.request.opaque == opaque:
+                self._drop(waiter)
+                return True
+        return False
 
     def channel_closed(self, channel: Channel) -> None:
         """Forget the requests of a connection; their places are free soon."""

@@ -284,19 +284,3 @@ def build_subscription(
         code_set={java_hash_code(tag) for tag in tags},
         sub_version=sub_version,
     )
-
-
-def matches(subscription: SubscriptionData, tags: str | None) -> bool:
-    """Whether a received message matches the subscription.
-
-    Brokers compare only the hash codes of tags, which can be equal for two tags, so the client
-    compares the tags. Without tags in the subscription (SQL, "*", a class) every message matches.
-
-    Args:
-      subscription: the subscription.
-      tags: TAGS property of the message, or None.
-    """
-    wanted = subscription.tags_set
-    if not wanted or subscription.class_filter_mode:
-        return True
-    return tags in wanted

@@ -33,16 +33,6 @@ __all__ = [
 
 NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
-SYSTEM_PROPERTIES: Final = frozenset(
-    value
-    for name, value in vars(names).items()
-    if name.startswith("PROPERTY_") and isinstance(value, str)
-)
-"""Property names that are reserved for RocketMQ: user properties cannot have them.
-
-Source: RocketMQ 5.3.3 MessageConst.STRING_HASH_SET, Message.putUserProperty.
-"""
-
 
 class _TopicAndBody(msgspec.Struct, Generic[BodyT_co], frozen=True):
     topic: str
@@ -243,7 +233,7 @@ class ReceivedMessage(Presentable):
     @property
     def user_properties(self) -> dict[str, str]:
         """The properties that the sending program set."""
-        return {k: v for k, v in self._ext.properties.items() if k not in SYSTEM_PROPERTIES}
+        return {k: v for k, v in self._ext.properties.items() if k not in names.SYSTEM_PROPERTIES}
 
     @property
     def queue(self) -> MessageQueue:
@@ -385,7 +375,7 @@ def wire_properties(message: Message, more: Mapping[str, str]) -> dict[str, str]
     properties: dict[str, str] = {}
     if message.properties:
         for name, value in message.properties.items():
-            if name in SYSTEM_PROPERTIES:
+            if name in names.SYSTEM_PROPERTIES:
                 raise MessageRefusedError(
                     f"the property {name!r} is reserved for RocketMQ: use another name"
                 )

@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from ...remoting.bodies import ConsumeFromWhere
+from ...remoting.pop_requests import INVISIBLE_S_MAX
 from ...remoting.receipt import POP_COUNT_MAX
 from ..checks.option_check import check_timeout, is_int, is_number
 from ..checks.shown import shown
 from ..connection.options import ClientOptions
-from ..core.pop_requests import INVISIBLE_S_MAX
 from ..errors import ConfigurationError
 from .consumer_options import StartName
 

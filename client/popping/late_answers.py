@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.lowlevel
 
+from ...remoting.pop_requests import Place
 from ..connection.client import Client
 from ..connection.patience import wait_a_little
-from ..core.pop_requests import Place
 from ..errors import ClientError, ClosedError, ConnectError, ExpiredReceiptError
 from ..messages.message import for_log
 from ..tasks.task_group import together

@@ -17,8 +17,8 @@ import anyio
 import anyio.lowlevel
 
 from ...remoting.bodies import SubscriptionData
+from ...remoting.pop_requests import Place, PopOrder
 from ..connection.client import Client
-from ..core.pop_requests import Place, PopOrder
 from ..errors import ClientError
 from .popper import Popper
 

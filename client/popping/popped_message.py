@@ -9,9 +9,9 @@ from ...common import message_properties as names
 from ...remoting.bodies import MessageQueue
 from ...remoting.message import MessageExt
 from ...remoting.number_fields import parse_integer
+from ...remoting.pop_requests import Settled
 from ...remoting.receipt import Receipt
 from ..checks.shown import shown
-from ..core.pop_requests import Settled
 from ..errors import AlreadySettledError, ConfigurationError
 from ..messages.message import ReceivedMessage
 

@@ -13,15 +13,15 @@ from typing import Final, TypeVar
 import anyio
 import anyio.lowlevel
 
+from ...remoting import pop_requests as requests
 from ...remoting.bodies import SubscriptionData
 from ...remoting.headers.base import decode
 from ...remoting.headers.pop import NotificationResponseHeader
+from ...remoting.pop_requests import Place, PopAnswer, PopOrder, Settled
 from ...remoting.receipt import Receipt
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..connection.client import Client
-from ..core import pop_requests as requests
-from ..core.pop_requests import Place, PopAnswer, PopOrder, Settled
 from ..errors import (
     BusyError,
     ClientError,

@@ -19,6 +19,7 @@ import anyio
 import anyio.lowlevel
 
 from ...remoting.bodies import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from ...remoting.pop_requests import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..checks.call_check import refuse_names
@@ -28,7 +29,6 @@ from ..connection.client import Client
 from ..connection.members import GroupMember
 from ..connection.options import split_options
 from ..connection.participant import Participant, configured, subscribed_to
-from ..core.pop_requests import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from ..core.routes import subscribe_queues
 from ..core.subscription import MessageSelector, check_subscriptions
 from ..core.topics import check_consumer_group, check_topic

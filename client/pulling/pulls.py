@@ -18,7 +18,6 @@ from ..connection.client import Client
 from ..connection.connection_log import failure_level
 from ..core import queue_requests as requests
 from ..core.queue_requests import PullAnswer, PullStatus
-from ..core.subscription import matches
 from ..errors import ClientError, ConfigurationError, ConnectError, reading_answer
 
 logger = logging.getLogger(__name__)
@@ -154,7 +153,7 @@ def _pull_result(answer: PullAnswer, subscription: SubscriptionData) -> PullResu
         messages = decode_messages(answer.body)
     if messages:
         if subscription.tags_set:
-            messages = [m for m in messages if matches(subscription, m.tags)]
+            messages = [m for m in messages if subscription.selects(m.tags)]
         if answer.offset_delta:
             for message in messages:
                 message.queue_offset += answer.offset_delta

@@ -25,11 +25,11 @@ from ...remoting.bodies.pop import (
     QueryAssignmentResponseBody,
 )
 from ...remoting.errors import RemoteProtocolError
+from ...remoting.pop_requests import PopAnswer, Popped, Settled
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..connection.client import Client
 from ..core.allocation import AllocateMessageQueueStrategy
-from ..core.pop_requests import PopAnswer, Popped, Settled
 from ..core.routes import subscribe_queues
 from ..core.subscription import build_subscription
 from ..core.topics import is_retry_topic

@@ -12,8 +12,8 @@ import anyio
 
 from ...remoting.bodies import MessageQueue, SubscriptionData
 from ...remoting.message import MessageExt
+from ...remoting.pop_requests import ANY_QUEUE, Place, Settled
 from ...remoting.receipt import Receipt
-from ..core.pop_requests import ANY_QUEUE, Place, Settled
 from ..options.push_options import PushConsumerConfig
 from ..popping.popped_message import first_pop_time_ms
 from ..tasks import clock

@@ -15,11 +15,11 @@ import anyio
 from ...common.delay_levels import MESSAGE_DELAY_LEVEL, delay_levels_ms
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader
 from ...remoting.message import MessageExt
+from ...remoting.pop_requests import Settled
 from ...remoting.request_codes import RequestCode
 from ..connection.client import Client
 from ..connection.connection_log import failure_level
 from ..connection.patience import wait_a_little
-from ..core.pop_requests import Settled
 from ..errors import ClientError, ClosedError
 from ..messages.interceptor import Interceptor, call_after_consume
 from ..messages.message import for_log

@@ -67,6 +67,17 @@ class SubscriptionData(Body):
     class_filter_mode: bool = False
     filter_class_source: str | None = None
 
+    def selects(self, tags: str | None) -> bool:
+        """Whether a received message belongs to the subscription.
+
+        Brokers compare only the hash codes of tags, which can be equal for two tags, so the client
+        compares the tags. Without tags in the subscription (SQL, "*", a class) all messages do.
+
+        Args:
+          tags: TAGS property of the message, or None.
+        """
+        return not self.tags_set or self.class_filter_mode or tags in self.tags_set
+
 
 class ProducerData(Body):
     """A producer of the client."""

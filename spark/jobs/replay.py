@@ -33,8 +33,8 @@ from pyspark.sql import functions as F
 
 from trocket.blocking import Message, Producer
 from trocket.client.errors import ClientError
-from trocket.client.messages.message import SYSTEM_PROPERTIES
 from trocket.client.tasks.clock import wall_ms
+from trocket.common.message_properties import SYSTEM_PROPERTIES
 from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.connection import client
 from trocket.spark.jobs.dead_letters import DeadLetterFlags, dead_letters, dlq_topics

@@ -14,7 +14,6 @@ from trocket.client.core.subscription import (
     build_subscription,
     check_filter_class,
     filter_class_crc,
-    matches,
 )
 from trocket.common.java_hash import tags_code
 from trocket.remoting.bodies import SubscriptionData
@@ -72,7 +71,7 @@ def test_a_message_is_taken_when_its_tag_is_one_of_those_asked_for(tags, tag):
         return
     data = build_subscription("T", expression)
     expected = expression == "*" or tag in wanted
-    assert matches(data, tag) is expected
+    assert data.selects(tag) is expected
     if expected and expression != "*":
         assert tags_code(tag) in data.code_set  # the broker delivers it
 
@@ -80,18 +79,18 @@ def test_a_message_is_taken_when_its_tag_is_one_of_those_asked_for(tags, tag):
 def test_two_tags_of_one_hash_code_are_distinguished():
     data = build_subscription("T", "Aa")
     assert data.code_set == {tags_code("BB")}
-    assert matches(data, "Aa")
-    assert not matches(data, "BB")
-    assert not matches(data, None)
+    assert data.selects("Aa")
+    assert not data.selects("BB")
+    assert not data.selects(None)
 
 
 @pytest.mark.parametrize("tag", [None, "", "A"])
 def test_what_the_broker_filtered_otherwise_is_taken(tag):
-    assert matches(build_subscription("T", Sql("a > 1")), tag)
-    assert matches(build_subscription("T"), tag)
+    assert build_subscription("T", Sql("a > 1")).selects(tag)
+    assert build_subscription("T").selects(tag)
     by_class = build_subscription("T", "Other")
     by_class.class_filter_mode = True
-    assert matches(by_class, tag)
+    assert by_class.selects(tag)
 
 
 def test_a_class_is_subscribed_to_by_its_name():

@@ -1,4 +1,4 @@
-"""client/core/pop_requests.py: what is sent, and what is made of usual and of odd answers."""
+"""remoting/pop_requests.py: what is sent, and what is made of usual and of odd answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import json
 
 import pytest
 
-from trocket.client.core.pop_requests import (
+from trocket.client.core.subscription import build_subscription
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.errors import RemoteProtocolError
+from trocket.remoting.headers.base import encode_header
+from trocket.remoting.pop_requests import (
     BATCH_SPAN_MAX,
     Place,
     PopOrder,
@@ -20,14 +24,10 @@ from trocket.client.core.pop_requests import (
     read_pop,
     split_batch,
 )
-from trocket.client.core.subscription import build_subscription
-from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.errors import RemoteProtocolError
-from trocket.remoting.headers.base import encode_header
 from trocket.remoting.receipt import Receipt, TopicForm
 from trocket.remoting.response_codes import ResponseCode
 
-from .pop_answers import TIME_MS, found, record
+from ..client.core.pop_answers import TIME_MS, found, record
 
 PLACE = Place("T", "b")
 ALL = build_subscription("T")

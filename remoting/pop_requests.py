@@ -13,13 +13,13 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...common import message_properties as names
-from ...remoting.bodies import SubscriptionData
-from ...remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody
-from ...remoting.codec import RemotingCommand
-from ...remoting.errors import RemoteProtocolError
-from ...remoting.headers.base import decode
-from ...remoting.headers.pop import (
+from ..common import message_properties as names
+from .bodies import SubscriptionData
+from .bodies.pop import BatchAck, BatchAckMessageRequestBody
+from .codec import RemotingCommand
+from .errors import RemoteProtocolError
+from .headers.base import decode
+from .headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -27,12 +27,11 @@ from ...remoting.headers.pop import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
-from ...remoting.message import MessageExt
-from ...remoting.message_codec import decode_messages
-from ...remoting.number_fields import INT32, parse_integer
-from ...remoting.receipt import QueueKey, Receipt, TopicForm, decode_offsets, decode_start_offsets
-from ...remoting.response_codes import ResponseCode
-from .subscription import matches
+from .message import MessageExt
+from .message_codec import decode_messages
+from .number_fields import INT32, parse_integer
+from .receipt import QueueKey, Receipt, TopicForm, decode_offsets, decode_start_offsets
+from .response_codes import ResponseCode
 
 ANY_QUEUE: Final = -1
 """The queue id of a pop from all queues of a broker."""
@@ -175,7 +174,12 @@ def notification_header(
 
 
 def read_pop(
-    answer: RemotingCommand, place: Place, subscription: SubscriptionData, *, in_order: bool = False
+    answer: RemotingCommand,
+    place: Place,
+    subscription: SubscriptionData,
+    *,
+    in_order: bool = False,
+    inflate: bool = True,
 ) -> PopAnswer:
     """Read the answer to a pop, whose response code is one of POP_CODES.
 
@@ -184,6 +188,7 @@ def read_pop(
       place: what was popped from.
       subscription: the one of the request.
       in_order: whether it was a pop in order.
+      inflate: decompress bodies.
 
     Raises:
       RemoteProtocolError: a string or a record is malformed, a message has no receipt, or two
@@ -194,7 +199,7 @@ def read_pop(
     if answer.code != ResponseCode.SUCCESS:
         return PopAnswer(is_polling_full=answer.code == ResponseCode.POLLING_FULL)
     header = decode(PopMessageResponseHeader, answer.ext_fields)
-    records = decode_messages(answer.body)
+    records = decode_messages(answer.body, inflate=inflate)
     receipts = _Receipts(header, place, records)
     counts = _order_counts(header.order_count_info or "") if in_order else {}
     found = []
@@ -204,7 +209,7 @@ def read_pop(
         count = counts.get((queue, receipt.offset), counts.get((queue, None), 0))
         if count > 0:
             ext.reconsume_times = count
-        is_selected = not subscription.tags_set or matches(subscription, ext.tags)
+        is_selected = not subscription.tags_set or subscription.selects(ext.tags)
         found.append(Popped(ext, receipt, is_selected))
     return PopAnswer(found)
 

@@ -1,0 +1,1 @@
+"""The methods of apache.rocketmq.v2.MessagingService."""

@@ -1,0 +1,243 @@
+"""Telemetry, Heartbeat, NotifyClientTermination: who a client is, and commands to it.
+
+The settings of a client are always ours: what it says of them it gets back only where it is its own
+to say (topics, subscriptions, how long it waits).
+
+Source: proxy/grpc/v2/client/ClientActivity.java, common/GrpcClientSettingsManager.java of 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from ...grpc_protocol.enums import ClientType, Code
+from ...grpc_protocol.session import GrpcStatus
+from ...remoting.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionGroupConfig,
+)
+from ...remoting.bodies.group import ExponentialRetryPolicy, GroupRetryPolicyType
+from ...remoting.bodies.heartbeat import ConsumeType
+from ...remoting.headers import encode_header
+from ...remoting.headers.consumer import UnregisterClientRequestHeader
+from ...remoting.request_codes import RequestCode
+from ..client import Client
+from ..exchange import Exchange
+from ..refused import Refused
+from ..rules import group_of, topic_of
+from ..subscriptions import subscription_of
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_ATTEMPTS: Final = 3
+PRODUCER_BACKOFF_MS: Final = (10, 1_000)
+PRODUCER_BACKOFF_FACTOR: Final = 2.0
+"""How a producer repeats. Source: ProxyConfig.grpcClientProducerMaxAttempts and the like."""
+
+TOPICS_MAX: Final = 1_000
+"""Topics in the settings of one client."""
+
+PROPERTIES_MAX: Final = 32
+PROPERTIES_SIZE_MAX: Final = 4 * 1024
+"""Client properties, and their bytes in all. Source: clients, pull request 1237."""
+
+_UNKNOWN: Final = "cannot find client settings for this client"
+
+_CONSUMERS: Final = {
+    ClientType.PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
+    ClientType.LITE_PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
+    ClientType.SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
+    ClientType.LITE_SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
+}
+
+
+def telemetry(exchange: Exchange, command: Any) -> None:
+    """Serve one message of a client's stream."""
+    kind = command.WhichOneof("command")
+    if kind == "settings":
+        try:
+            _take_settings(exchange, command.settings)
+        except Refused as refused:
+            exchange.finish(GrpcStatus.INVALID_ARGUMENT, refused.text)
+    elif exchange.client.telemetry is not exchange:
+        exchange.finish(GrpcStatus.INVALID_ARGUMENT, "the first command must be settings")
+    elif kind in ("thread_stack_trace", "verify_message_result"):
+        report = exchange.client.reports.pop(getattr(command, kind).nonce, None)
+        if report is not None:
+            report(command)
+
+
+def refuse_telemetry(exchange: Exchange, refused: Refused) -> None:
+    """End the stream of a client that cannot be served."""
+    status = (
+        GrpcStatus.INTERNAL
+        if refused.code == Code.INTERNAL_SERVER_ERROR
+        else GrpcStatus.INVALID_ARGUMENT
+    )
+    exchange.finish(status, refused.text)
+
+
+def _take_settings(exchange: Exchange, given: Any) -> None:
+    client, service = exchange.client, exchange.service
+    kind = given.WhichOneof("pub_sub")
+    if kind is None:
+        raise Refused(
+            Code.BAD_REQUEST, "there is no publishing or subscription data in client settings"
+        )
+    _check_properties(given.client_properties)
+    settings = service.messages.Settings(metric=service.messages.Metric(on=False))
+    for name in ("client_type", "access_point", "request_timeout"):
+        if given.HasField(name):
+            _copy(given, settings, name)
+    if given.HasField("user_agent"):
+        _copy(given, settings, "user_agent")
+    if kind == "publishing":
+        _set_publishing(exchange, given.publishing, settings)
+    else:
+        _set_subscription(exchange, given.subscription, settings)
+    previous, client.telemetry = client.telemetry, exchange
+    client.settings, client.subscribed_ms = settings, service.now_ms()
+    answer = exchange.method.answer(status=exchange.status(), settings=settings)
+    exchange.send(answer)
+    # The newest stream of a client is its stream; the older one, of before it connected anew, ends.
+    if previous is not None and previous is not exchange:
+        previous.finish()
+    body = heartbeat_body(client)
+    if body is not None:
+        exchange.tell(RequestCode.HEART_BEAT, body=body.to_body())
+
+
+def _copy(source: Any, target: Any, name: str) -> None:
+    value = getattr(source, name)
+    if hasattr(value, "CopyFrom"):
+        getattr(target, name).CopyFrom(value)
+    else:
+        setattr(target, name, value)
+
+
+def _check_properties(given: Any) -> None:
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in given.items())
+    if len(given) > PROPERTIES_MAX or size > PROPERTIES_SIZE_MAX:
+        text = f"{len(given)} client properties of {size} bytes; at most {PROPERTIES_MAX} of"
+        raise Refused(Code.ILLEGAL_CLIENT_PROPERTIES, f"{text} {PROPERTIES_SIZE_MAX} are taken")
+
+
+def _set_publishing(exchange: Exchange, given: Any, settings: Any) -> None:
+    if len(given.topics) > TOPICS_MAX:
+        raise Refused(Code.BAD_REQUEST, f"{len(given.topics)} topics; at most {TOPICS_MAX}")
+    for topic in given.topics:
+        topic_of(topic)
+    publishing = settings.publishing
+    publishing.SetInParent()
+    publishing.topics.extend(given.topics)
+    publishing.max_body_size = exchange.service.rules.max_message_size
+    publishing.validate_message_type = True
+    policy = settings.backoff_policy
+    policy.max_attempts = PRODUCER_ATTEMPTS
+    initial_ms, max_ms = PRODUCER_BACKOFF_MS
+    policy.exponential_backoff.initial.FromMilliseconds(initial_ms)
+    policy.exponential_backoff.max.FromMilliseconds(max_ms)
+    policy.exponential_backoff.multiplier = PRODUCER_BACKOFF_FACTOR
+
+
+def _set_subscription(exchange: Exchange, given: Any, settings: Any) -> None:
+    if len(given.subscriptions) > TOPICS_MAX:
+        raise Refused(Code.BAD_REQUEST, f"{len(given.subscriptions)} topics; at most {TOPICS_MAX}")
+    for entry in given.subscriptions:
+        subscription_of(topic_of(entry.topic), entry.expression)
+    group = group_of(given.group)
+    config = exchange.service.directory.group(group) or SubscriptionGroupConfig(group_name=group)
+    rules, subscription = exchange.service.rules, settings.subscription
+    subscription.group.CopyFrom(given.group)
+    subscription.subscriptions.extend(given.subscriptions)
+    subscription.fifo = config.consume_message_orderly
+    subscription.receive_batch_size = rules.grpc_client_consumer_long_polling_batch_size
+    subscription.long_polling_timeout.FromMilliseconds(
+        rules.grpc_client_consumer_max_long_polling_timeout_millis
+    )
+    _set_retry_policy(settings.backoff_policy, config)
+
+
+def _set_retry_policy(policy: Any, config: SubscriptionGroupConfig) -> None:
+    policy.max_attempts = config.retry_max_times + 1
+    retries = config.group_retry_policy
+    if retries.type == GroupRetryPolicyType.EXPONENTIAL:
+        exponential = retries.exponential_retry_policy or ExponentialRetryPolicy()
+        backoff = policy.exponential_backoff
+        backoff.initial.FromMilliseconds(exponential.initial)
+        backoff.max.FromMilliseconds(exponential.max)
+        backoff.multiplier = float(exponential.multiplier)
+        return
+    delays = retries.customized_retry_policy
+    for delay_ms in _DEFAULT_DELAYS_MS if delays is None else delays.next:
+        policy.customized_backoff.next.add().FromMilliseconds(delay_ms)
+
+
+_DEFAULT_DELAYS_MS: Final = tuple(
+    seconds * 1000
+    for seconds in (
+        1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
+    )
+)  # fmt: skip
+"""Source: CustomizedRetryPolicy."""
+
+
+def heartbeat_body(client: Client) -> HeartbeatData | None:
+    """What a client is, as brokers know it; None: it is neither producer nor consumer."""
+    settings = client.settings
+    if settings.WhichOneof("pub_sub") == "publishing":
+        # A producer's group is its topic, for the checks of transactions.
+        groups = dict.fromkeys(topic_of(topic) for topic in settings.publishing.topics)
+        producers = [ProducerData(group_name=group) for group in groups]
+        return HeartbeatData(client_id=client.id, producer_data_set=producers)
+    consume_type = _CONSUMERS.get(settings.client_type)
+    if consume_type is None:
+        return None
+    subscription = settings.subscription
+    consumer = ConsumerData(
+        group_name=group_of(subscription.group),
+        consume_type=consume_type,
+        subscription_data_set=[
+            subscription_of(topic_of(entry.topic), entry.expression, client.subscribed_ms)
+            for entry in subscription.subscriptions
+        ],
+    )
+    return HeartbeatData(client_id=client.id, consumer_data_set=[consumer])
+
+
+def heartbeat(exchange: Exchange, request: Any) -> None:
+    """Register a client again."""
+    client = exchange.client
+    if client.settings is None:
+        raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN)
+    body = heartbeat_body(client)
+    if body is None:
+        name = ClientType(client.settings.client_type).name
+        raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, name)
+    exchange.ask_for_success(
+        RequestCode.HEART_BEAT, {}, lambda answer: exchange.succeed(), body.to_body()
+    )
+
+
+def notify_client_termination(exchange: Exchange, request: Any) -> None:
+    """Unregister a client that ends."""
+    client = exchange.client
+    if client.settings is None:
+        raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN)
+    body = heartbeat_body(client)
+    client.settings = None
+    if body is not None:
+        for producer in body.producer_data_set:
+            header = UnregisterClientRequestHeader(
+                client_id=client.id, producer_group=producer.group_name
+            )
+            exchange.tell(RequestCode.UNREGISTER_CLIENT, encode_header(header))
+        for consumer in body.consumer_data_set:
+            header = UnregisterClientRequestHeader(
+                client_id=client.id, consumer_group=consumer.group_name
+            )
+            exchange.tell(RequestCode.UNREGISTER_CLIENT, encode_header(header))
+    exchange.succeed()

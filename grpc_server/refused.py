@@ -1,0 +1,43 @@
+"""CallRefused: an answer that is nothing but a status of RocketMQ's, and the codes of brokers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..grpc_protocol.enums import Code
+from ..remoting.codec import RemotingCommand
+from ..remoting.response_codes import ResponseCode
+
+
+class Refused(Exception):
+    """Raised by a method: the call is answered with this code and text."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+_CODES: Final = {
+    ResponseCode.SUCCESS: Code.OK,
+    ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
+    ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Code.CONSUMER_GROUP_NOT_FOUND,
+    ResponseCode.NO_PERMISSION: Code.FORBIDDEN,
+    ResponseCode.LMQ_QUOTA_EXCEEDED: Code.LITE_TOPIC_QUOTA_EXCEEDED,
+    ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED: Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+    # A message that the broker does not take; Apache's proxy answers INTERNAL_SERVER_ERROR, which
+    # clients repeat in vain.
+    ResponseCode.MESSAGE_ILLEGAL: Code.BAD_REQUEST,
+}
+"""Source: proxy/grpc/v2/common/ResponseBuilder.java of 5.5.0; the last one is ours."""
+
+
+def refusal_of(answer: RemotingCommand) -> Refused:
+    """What the answer of a broker, which is no success, says to a gRPC client."""
+    code = Code.INTERNAL_SERVER_ERROR
+    for known, mapped in _CODES.items():
+        if answer.code == known:
+            code = mapped
+    return Refused(code, answer.remark or f"the broker answered with code {answer.code}")

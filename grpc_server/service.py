@@ -1,0 +1,53 @@
+"""Service: what the methods share: the messages' classes, the limits, the broker's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+from ..common.clock import WallTimeMs
+from ..grpc_protocol.enums import Code
+from ..grpc_protocol.schema import Messages
+from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from ..remoting.channel import Channel
+from .rules import Rules
+
+
+class Directory(Protocol):
+    """The topics and groups of the broker."""
+
+    def topic(self, name: str) -> TopicConfig | None:
+        """A topic's settings; None: there is none."""
+
+    def group(self, name: str) -> SubscriptionGroupConfig | None:
+        """A group's settings; None: there is none."""
+
+    def withdraw(self, channel: Channel, opaque: int) -> None:
+        """Forget a pop that its client has given up."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What all calls share.
+
+    Attributes:
+      directory: of the broker.
+      broker_name: of the broker.
+      now_ms: the time of day.
+      messages: the classes of messages.
+      rules: the limits.
+      numbers: for queues by turns, and nonces.
+    """
+
+    directory: Directory
+    broker_name: str
+    now_ms: Callable[[], WallTimeMs]
+    messages: Messages = field(default_factory=Messages)
+    rules: Rules = field(default_factory=Rules)
+    numbers: count[int] = field(default_factory=count)
+
+    def status(self, code: Code = Code.OK, text: str = "") -> Any:
+        """A message Status; its text is the code's name if there is no other."""
+        return self.messages.Status(code=code, message=text or code.name)

@@ -1,0 +1,196 @@
+"""Receives, acknowledgements, invisible times and dead letters."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import grpc
+import pytest
+
+from trocket import Message
+from trocket.blocking import Producer
+from trocket.grpc_server.methods.receiving import Handle
+from trocket.testing import Broker
+
+from .caller import Caller, receive_fields
+
+BODY = b"a body that zlib makes shorter " * 200
+
+
+def begun(broker: Broker, caller: Caller, topic: str, **attributes: str) -> None:
+    """Create a topic, and have the group G begin there."""
+    broker.create_topic(topic, queues=1, **attributes)
+    assert caller.receive(topic, "G") == []
+
+
+def ack(caller: Caller, topic: str, *messages: Any, group: str = "G") -> Any:
+    entries = [
+        {
+            "message_id": each.system_properties.message_id,
+            "receipt_handle": each.system_properties.receipt_handle,
+        }
+        for each in messages
+    ]
+    return caller.call("AckMessage", topic={"name": topic}, group={"name": group}, entries=entries)
+
+
+def test_a_received_message_is_complete(broker: Broker, caller: Caller) -> None:
+    begun(broker, caller, "Complete")
+    caller.send("Complete", b"hello", message_id="01EE", tag="a", keys=["k1", "k2"],
+                user_properties={"colour": "red"}, trace_context="t")  # fmt: skip
+    (message,) = caller.receive("Complete", "G")
+    system = message.system_properties
+    assert (message.topic.name, message.body) == ("Complete", b"hello")
+    assert dict(message.user_properties) == {"colour": "red"}
+    assert (system.message_id, system.tag, list(system.keys)) == ("01EE", "a", ["k1", "k2"])
+    assert system.body_digest.type == 2
+    assert system.body_digest.checksum == hashlib.md5(b"hello").hexdigest().upper()
+    assert (system.body_encoding, system.message_type, system.delivery_attempt) == (1, 1, 1)
+    assert (system.queue_id, system.queue_offset, system.trace_context) == (0, 0, "t")
+    assert system.invisible_duration.seconds == 15
+    assert system.born_host
+    assert system.store_host
+    assert ack(caller, "Complete", message).status.code == 20000
+
+
+def test_acknowledged_messages_do_not_come_again_and_others_do() -> None:
+    with Broker() as broker, Caller(broker.broker_address) as caller:
+        begun(broker, caller, "Acked")
+        for number in range(4):
+            caller.send("Acked", b"%d" % number)
+        messages = caller.receive("Acked", "G")
+        assert len(messages) == 4
+        answer = ack(caller, "Acked", *[each for each in messages if each.body != b"2"])
+        assert answer.status.code == 20000
+        assert [each.status.code for each in answer.entries] == [20000] * 3
+        broker.advance(seconds=20)
+        (again,) = caller.receive("Acked", "G")
+        assert (again.body, again.system_properties.delivery_attempt) == (b"2", 2)
+
+
+def test_a_handle_that_is_over_or_is_none_is_refused_alone() -> None:
+    with Broker() as broker, Caller(broker.broker_address) as caller:
+        begun(broker, caller, "Over")
+        caller.send("Over", b"1")
+        (message,) = caller.receive("Over", "G")
+        assert Handle.from_text(message.system_properties.receipt_handle).physical_offset >= 0
+        broken = type(message)()
+        broken.CopyFrom(message)
+        broken.system_properties.receipt_handle = "no handle"
+        answer = ack(caller, "Over", message, broken)
+        assert [each.status.code for each in answer.entries] == [20000, 40013]
+        assert answer.status.code == 30000
+        broker.advance(seconds=20)
+        answer = ack(caller, "Over", message)
+        assert (answer.status.code, answer.entries[0].status.message) == (
+            40013,
+            "receipt handle is expired",
+        )
+        assert caller.call("AckMessage", topic={"name": "Over"}, group={"name": "G"}).status.code
+
+
+def test_an_invisible_time_can_be_changed() -> None:
+    with Broker() as broker, Caller(broker.broker_address) as caller:
+        begun(broker, caller, "Changed")
+        caller.send("Changed", b"1")
+        (message,) = caller.receive("Changed", "G")
+        answer = caller.call(
+            "ChangeInvisibleDuration",
+            topic={"name": "Changed"},
+            group={"name": "G"},
+            receipt_handle=message.system_properties.receipt_handle,
+            invisible_duration={"seconds": 100},
+        )
+        assert answer.status.code == 20000
+        broker.advance(seconds=50)
+        message.system_properties.receipt_handle = answer.receipt_handle
+        assert ack(caller, "Changed", message).status.code == 20000
+        broker.advance(seconds=100)
+        assert caller.receive("Changed", "G") == []
+
+
+def test_a_message_becomes_a_dead_letter(broker: Broker, caller: Caller) -> None:
+    begun(broker, caller, "Dead")
+    caller.send("Dead", b"letter")
+    (message,) = caller.receive("Dead", "G")
+    answer = caller.call(
+        "ForwardMessageToDeadLetterQueue",
+        topic={"name": "Dead"},
+        group={"name": "G"},
+        receipt_handle=message.system_properties.receipt_handle,
+        message_id=message.system_properties.message_id,
+        delivery_attempt=1,
+        max_delivery_attempts=16,
+    )
+    assert answer.status.code == 20000
+    assert [each.body for each in broker.messages("%DLQ%G")] == [b"letter"]
+
+
+def test_a_receive_that_is_cancelled_takes_no_message(broker: Broker, caller: Caller) -> None:
+    begun(broker, caller, "Cancelled")
+    waiting = caller.start("ReceiveMessage", 30, **receive_fields("Cancelled", "G"))
+    # The connection serves calls in their order.
+    assert caller.call("QueryRoute", topic={"name": "Cancelled"}).status.code == 20000
+    waiting.cancel()
+    with pytest.raises(grpc.RpcError):
+        list(waiting)
+    caller.send("Cancelled", b"for another")
+    assert [each.body for each in caller.receive("Cancelled", "G")] == [b"for another"]
+
+
+def test_a_receive_waits_for_a_message(broker: Broker, caller: Caller) -> None:
+    begun(broker, caller, "Waited")
+    waiting = caller.start("ReceiveMessage", 30, **receive_fields("Waited", "G"))
+    assert caller.call("QueryRoute", topic={"name": "Waited"}).status.code == 20000
+    caller.send("Waited", b"at last")
+    status, found, last = waiting
+    assert (status.status.code, found.message.body) == (20000, b"at last")
+    assert last.HasField("delivery_timestamp")
+
+
+def test_tags_and_expressions_select(broker: Broker, caller: Caller) -> None:
+    begun(broker, caller, "Selected")
+    for tag in ("a", "b", "c"):
+        caller.send("Selected", tag.encode(), tag=tag, user_properties={"n": tag})
+    tags = {"type": 1, "expression": "a || c"}
+    found = caller.receive("Selected", "G", filter_expression=tags)
+    assert {each.body for each in found} == {b"a", b"c"}
+
+
+def test_a_body_that_grpc_clients_cannot_read_is_decompressed(
+    broker: Broker, caller: Caller
+) -> None:
+    begun(broker, caller, "Compressed")
+    with Producer(broker.url, group="P", compress_over=100) as producer:
+        producer.send(Message("Compressed", BODY))
+    (message,) = caller.receive("Compressed", "G")
+    assert message.body == BODY
+    assert message.system_properties.body_encoding == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "timeout_s", "code"),
+    [
+        ({"invisible_duration": {"seconds": 9}}, 20, 40011),
+        ({"invisible_duration": {"seconds": 12 * 3600 + 1}}, 20, 40011),
+        ({"filter_expression": {"type": 1, "expression": " || "}}, 20, 40010),
+        ({"filter_expression": {"type": 2, "expression": ""}}, 20, 40010),
+        ({"filter_expression": {"type": 2, "expression": "a >"}}, 20, 50001),
+        ({"group": {"name": "a b"}}, 20, 40003),
+        ({"group": {"name": ""}}, 20, 40003),
+        ({"message_queue": {"topic": {"name": "Nowhere"}}}, 20, 40402),
+        ({"message_queue": {"topic": {"name": ""}}}, 20, 40002),
+        ({}, 2, 40000),
+    ],
+)
+def test_refusals(
+    broker: Broker, caller: Caller, changed: dict[str, Any], timeout_s: float, code: int
+) -> None:
+    broker.create_topic("Refused")
+    status, last = caller.call(
+        "ReceiveMessage", timeout_s, **receive_fields("Refused", "G") | changed
+    )
+    assert status.status.code == code
+    assert status.status.message
+    assert last.HasField("delivery_timestamp")
