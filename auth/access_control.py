@@ -20,7 +20,7 @@ from .accounts import Accounts
 from .authenticator import WRONG_SIGNATURE, Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
 from .decisions import Decisions
-from .model import Action, Decision, ResourceType, User, parse_address
+from .model import Action, Decision, Resource, ResourceType, User, parse_address
 from .needs import Need, OnMessage, Places, topic_of
 from .rules import Rules
 from .standing import is_proven, note_proven
@@ -107,6 +107,25 @@ class AccessControl:
         self._follow_changes()
         refusal = self._decide(user, request, channel)
         return None if refusal is None else denied(refusal)
+
+    def lacks(self, username: str, resource: Resource, action: Action, host: str) -> str | None:
+        """Why a user may not do something, for what no request says; None: the user may.
+
+        Args:
+          host: of the client.
+        """
+        user = self._accounts.users.get(username)
+        if user is None or not user.is_enabled:
+            return f"User:{username} is not found."
+        if not self._authorizes or user.is_super:
+            return None
+        self._follow_changes()
+        address = parse_address(host)
+        why = self._authorizer.refusal(user.subject, resource, (action,), address)
+        if why is None:
+            return None
+        asked = str(resource)[:_SHOWN_MAX]
+        return _REFUSED.format(subject=user.subject, resource=asked, host=host, why=why)
 
     def may_publish(self, channel: object, topic: str) -> bool:
         """Whether the user who sent the last heartbeat on a connection may send to a topic.

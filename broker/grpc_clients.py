@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ..auth.model import Action
+from ..auth.needs import group_of, topic_of
 from ..grpc_server.rules import Rules
 from ..grpc_server.server import GrpcServer
-from ..grpc_server.service import Service
+from ..grpc_server.service import Right, Service
 from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from ..remoting.channel import Channel
 from .assembly import BrokerParts
@@ -17,6 +19,7 @@ class BrokerDirectory:
         self._topics = parts.tables.topics.topic_config_table
         self._groups = parts.tables.groups.subscription_group_table
         self._hold = parts.pop.services.hold
+        self._access = parts.access
 
     def topic(self, name: str) -> TopicConfig | None:
         return self._topics.get(name)
@@ -26,6 +29,26 @@ class BrokerDirectory:
 
     def withdraw(self, channel: Channel, opaque: int) -> None:
         self._hold.withdraw(channel, opaque)
+
+    @property
+    def has_accounts(self) -> bool:
+        return self._access.control is not None
+
+    def secret(self, access_key: str) -> str | None:
+        return self._access.secret(access_key)
+
+    def refusal(self, access_key: str, right: Right, host: str) -> str | None:
+        control = self._access.users.control
+        if control is None:  # access control 1.0 knows no rights to see routes
+            return None
+        resource = topic_of(right.topic) if right.topic is not None else group_of(right.group or "")
+        wanted = [Action.PUB] * right.publishes + [Action.SUB] * right.subscribes
+        why: str | None = None
+        for action in wanted:
+            why = control.lacks(access_key, resource, action, host)
+            if why is None:
+                return None
+        return why
 
 
 def new_grpc_server(parts: BrokerParts) -> GrpcServer:

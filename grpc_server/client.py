@@ -41,6 +41,7 @@ class Client:
 
     Attributes:
       id: its client id.
+      host: its address, without the port.
       link: its connection to the broker.
       settings: what it said of itself last, a message Settings as the service answered it; None:
         nothing yet.
@@ -50,6 +51,7 @@ class Client:
     """
 
     __slots__ = (
+        "host",
         "id",
         "language",
         "link",
@@ -59,8 +61,9 @@ class Client:
         "telemetry",
     )
 
-    def __init__(self, client_id: str, language: str) -> None:
+    def __init__(self, client_id: str, language: str, host: str) -> None:
         self.id = client_id
+        self.host = host
         self.language = _LANGUAGES.get(language.upper(), LanguageCode.OTHER)
         self.link: Link = None  # type: ignore[assignment]  # set by the connection at once
         self.settings: Any = None

@@ -20,6 +20,7 @@ from ..grpc_protocol.enums import Code
 from ..grpc_protocol.session import Asked, Call, Cancelled, GrpcSession, GrpcStatus, HalfClosed
 from ..remoting.address_limits import PeerAddress
 from ..remoting.channel import Channel
+from ..remoting.hosts import host_of
 from ..remoting.server import RemotingServer
 from ..remoting.transport import SocketTransport, StreamTransport
 from .client import CLIENT_ID, CLIENT_ID_MAX, Client
@@ -221,7 +222,7 @@ class GrpcConnection:
                 client = self._client_of(call)
             except Refused as refused:
                 # Without a client there is no exchange to keep.
-                nobody = Exchange(self, self._service, call, Client("", ""), method)
+                nobody = Exchange(self, self._service, call, Client("", "", ""), method)
                 method.refuse(nobody, refused)
                 return
             exchange = Exchange(self, self._service, call, client, method)
@@ -254,7 +255,8 @@ class GrpcConnection:
         if len(self.clients) >= CLIENTS_MAX or self._nursery is None:
             text = f"{CLIENTS_MAX} clients share this connection, which is the limit: open another"
             raise Refused(Code.TOO_MANY_REQUESTS, text)
-        client = Client(client_id, call.metadata.get("x-mq-language", ""))
+        host = host_of(self.channel.remote_address)
+        client = Client(client_id, call.metadata.get("x-mq-language", ""), host)
         client.link = Link(
             lambda transport: self._server.loop_connection(transport, self._address),
             self._turn,

@@ -19,9 +19,11 @@ from ..remoting.codec import NO_EXT_FIELDS, RemotingCommand
 from ..remoting.errors import RemotingError, RequestRefused
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from ..remoting.signature import Credentials, sign
 from .client import Client
 from .refused import Refused, refusal_of
-from .service import Service
+from .service import Right, Service
+from .signing import is_genuine, read_authorization
 
 _failures = FailureLog(logging.getLogger(__name__))
 
@@ -70,11 +72,20 @@ class Exchange:
       call: of the session.
       client: who calls.
       method: how it is served.
+      credentials: the account that the call is from; None: the broker has no accounts.
       on_cancelled: called when the client gives the call up before its answer has ended, or its
         connection is lost.
     """
 
-    __slots__ = ("_connection", "call", "client", "method", "on_cancelled", "service")
+    __slots__ = (
+        "_connection",
+        "call",
+        "client",
+        "credentials",
+        "method",
+        "on_cancelled",
+        "service",
+    )
 
     def __init__(
         self,
@@ -90,6 +101,7 @@ class Exchange:
         self.client = client
         self.method = method
         self.on_cancelled: Callable[[], None] | None = None
+        self.credentials: Credentials | None = None
 
     def serve(self, data: bytes) -> None:
         """Serve a request, or a message of a stream."""
@@ -100,7 +112,32 @@ class Exchange:
             text = f"the request is no {self.method.request.DESCRIPTOR.name}"
             self.finish(GrpcStatus.INTERNAL, text)
             return
-        self._guard(self.method.function, self, request)
+        self._guard(self._serve, request)
+
+    def _serve(self, request: Any) -> None:
+        if self.service.directory.has_accounts and self.credentials is None:
+            self.credentials = self._authenticated()
+        self.method.function(self, request)
+
+    def _authenticated(self) -> Credentials:
+        """The account that the call is signed by. Raises: Refused: UNAUTHORIZED."""
+        metadata = self.call.metadata
+        signed = read_authorization(metadata.get("authorization", ""))
+        secret = self.service.directory.secret(signed.access_key)
+        if secret is None or not is_genuine(signed, secret, metadata):
+            # As for an unknown user: which users there are is told to nobody.
+            raise Refused(Code.UNAUTHORIZED, "check signature failed.")
+        return Credentials(signed.access_key, secret)
+
+    def require(self, *rights: Right) -> None:
+        """Refuse a call whose account does not have all of these. Raises: Refused: FORBIDDEN."""
+        account = self.credentials
+        if account is None:
+            return
+        for right in rights:
+            refusal = self.service.directory.refusal(account.access_key, right, self.client.host)
+            if refusal is not None:
+                raise Refused(Code.FORBIDDEN, refusal)
 
     def _guard(self, function: Callable[..., None], *args: Any) -> None:
         """Call a part of a method; an error becomes the call's answer."""
@@ -132,8 +169,19 @@ class Exchange:
 
         Returns: the request's opaque.
         """
-        command = self.client.command(code, fields, body)
+        command = self.command(code, fields, body)
         return self.client.link.ask(command, lambda answer: self._guard(then, answer))
+
+    def command(
+        self, code: RequestCode, fields: Mapping[str, str], body: bytes = b""
+    ) -> RemotingCommand:
+        """A request to the broker, signed by the account that the call is from."""
+        account = self.credentials
+        if account is not None:
+            signed = dict(fields)
+            sign(signed, body, account.access_key, account.secret_key)
+            fields = signed
+        return self.client.command(code, fields, body)
 
     def ask_for_success(
         self,
@@ -155,7 +203,7 @@ class Exchange:
         self, code: RequestCode, fields: Mapping[str, str] = NO_EXT_FIELDS, body: bytes = b""
     ) -> None:
         """Ask the broker for something whose outcome does not change the answer."""
-        self.client.link.ask(self.client.command(code, fields, body), lambda answer: None)
+        self.client.link.ask(self.command(code, fields, body), lambda answer: None)
 
     # The answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..common.clock import WallTimeMs
 from ..grpc_protocol.enums import Code
@@ -13,6 +13,20 @@ from ..grpc_protocol.schema import Messages
 from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from ..remoting.channel import Channel
 from .rules import Rules
+
+
+class Right(NamedTuple):
+    """What a call does that the broker is not asked for, and so does not check.
+
+    Attributes:
+      topic, group: its name; None: it is of the other kind.
+      publishes, subscribes: either is enough, if both are true.
+    """
+
+    topic: str | None = None
+    group: str | None = None
+    publishes: bool = False
+    subscribes: bool = False
 
 
 class Directory(Protocol):
@@ -26,6 +40,20 @@ class Directory(Protocol):
 
     def withdraw(self, channel: Channel, opaque: int) -> None:
         """Forget a pop that its client has given up."""
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether calls have to be signed."""
+
+    def secret(self, access_key: str) -> str | None:
+        """What an account signs with; None: there is no such account, or it is disabled."""
+
+    def refusal(self, access_key: str, right: Right, host: str) -> str | None:
+        """Why an account does not have a right; None: it has.
+
+        Args:
+          host: of the client.
+        """
 
 
 @dataclass(slots=True)

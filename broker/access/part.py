@@ -60,6 +60,14 @@ class Access(Part):
             return self.plain_acl.super_account
         return self.users.super_account
 
+    def secret(self, access_key: str) -> str | None:
+        """What an account signs with; None: there is no such account, or it is disabled."""
+        if self.plain_acl is not None:
+            account = self.plain_acl.files.acl.accounts.get(access_key)
+            return None if account is None else account.secret_key
+        user = self.users.accounts.users.get(access_key)
+        return user.password if user is not None and user.is_enabled else None
+
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """The broker's table; each processor serves only what the check lets pass."""
         if self.plain_acl is not None:

@@ -28,6 +28,7 @@ from ..client import Client
 from ..exchange import Exchange
 from ..refused import Refused
 from ..rules import group_of, topic_of
+from ..service import Right
 from ..subscriptions import subscription_of
 
 logger = logging.getLogger(__name__)
@@ -128,8 +129,7 @@ def _check_properties(given: Any) -> None:
 def _set_publishing(exchange: Exchange, given: Any, settings: Any) -> None:
     if len(given.topics) > TOPICS_MAX:
         raise Refused(Code.BAD_REQUEST, f"{len(given.topics)} topics; at most {TOPICS_MAX}")
-    for topic in given.topics:
-        topic_of(topic)
+    exchange.require(*(Right(topic=topic_of(topic), publishes=True) for topic in given.topics))
     publishing = settings.publishing
     publishing.SetInParent()
     publishing.topics.extend(given.topics)
@@ -149,6 +149,10 @@ def _set_subscription(exchange: Exchange, given: Any, settings: Any) -> None:
     for entry in given.subscriptions:
         subscription_of(topic_of(entry.topic), entry.expression)
     group = group_of(given.group)
+    exchange.require(
+        Right(group=group, subscribes=True),
+        *(Right(topic=topic_of(entry.topic), subscribes=True) for entry in given.subscriptions),
+    )
     config = exchange.service.directory.group(group) or SubscriptionGroupConfig(group_name=group)
     rules, subscription = exchange.service.rules, settings.subscription
     subscription.group.CopyFrom(given.group)

@@ -380,7 +380,7 @@ def bury(exchange: Exchange, handle: Handle, topic: str, group: str, message_id:
             ack = ack_header(handle.receipt, topic, group)
             exchange.tell(RequestCode.ACK_MESSAGE, encode_header(ack))
 
-    command = exchange.client.command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
+    command = exchange.command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
     exchange.client.link.ask(command, buried)
 
 

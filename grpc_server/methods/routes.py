@@ -16,6 +16,7 @@ from ...remoting.bodies.topic import PERM_READ, PERM_WRITE
 from ..exchange import Exchange
 from ..refused import Refused
 from ..rules import group_of, topic_of
+from ..service import Right
 
 ANY_QUEUE: Final = -1
 """The queue id of an assignment of all queues of a broker."""
@@ -56,7 +57,9 @@ def topic_config(exchange: Exchange, topic: str) -> TopicConfig:
 
 def query_route(exchange: Exchange, request: Any) -> None:
     """Answer with the queues of a topic."""
-    config = topic_config(exchange, topic_of(request.topic))
+    topic = topic_of(request.topic)
+    exchange.require(Right(topic=topic, publishes=True, subscribes=True))
+    config = topic_config(exchange, topic)
     broker, types = _broker(exchange, request.endpoints), types_of(config)
     queues = [
         exchange.service.messages.MessageQueue(
@@ -74,6 +77,7 @@ def query_route(exchange: Exchange, request: Any) -> None:
 def query_assignment(exchange: Exchange, request: Any) -> None:
     """Answer with what a push consumer receives from: all queues, or each, if it is ordered."""
     topic, group = topic_of(request.topic), group_of(request.group)
+    exchange.require(Right(topic=topic, subscribes=True), Right(group=group, subscribes=True))
     config = topic_config(exchange, topic)
     if not config.perm & PERM_READ or not config.read_queue_nums:
         raise Refused(Code.FORBIDDEN, "no readable queue")

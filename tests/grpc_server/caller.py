@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final
@@ -14,16 +15,29 @@ from trocket.grpc_server.server import PREFIX
 
 MESSAGES: Final = Messages()
 TIMEOUT_S: Final = 20.0
+DATE: Final = "20261128T120000Z"
 
 
 class Caller:
     """A client with an id of its own, on a connection of its own."""
 
-    def __init__(self, address: str, client_id: str = "me@1") -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str = "me@1",
+        *,
+        credentials: tuple[str, str] | None = None,
+    ) -> None:
         self.endpoints = endpoints(address)
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.insecure_channel(address, options)
         self._metadata = [("x-mq-client-id", client_id), ("x-mq-language", "PYTHON")]
+        if credentials is not None:
+            key, secret = credentials
+            signature = hmac.new(secret.encode(), DATE.encode(), "sha1").hexdigest().upper()
+            signed = f"Credential={key}, SignedHeaders=x-mq-date-time, Signature={signature}"
+            self._metadata.append(("x-mq-date-time", DATE))
+            self._metadata.append(("authorization", f"MQv2-HMAC-SHA1 {signed}"))
 
     def __enter__(self) -> Caller:
         return self
