@@ -210,19 +210,25 @@ class RemotingServer:
         stream: trio.abc.Stream,
         remote_address: str = "127.0.0.1:0",
         local_address: str = "",
+        *,
+        speaks_http2: bool = False,
     ) -> None:
         """Serve one stream, such as an end of a memory stream pair, until it ends.
 
         Args:
           remote_address, local_address: for the server, `ip:port`; "": the same as the peer's.
+          speaks_http2: as gRPC's clients do; of a stream it is not found out.
         """
-        await self.serve_transport(StreamTransport(stream, remote_address, local_address))
+        transport = StreamTransport(stream, remote_address, local_address)
+        await self.serve_transport(transport, speaks_http2=speaks_http2)
 
-    async def serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
+    async def serve_transport(
+        self, transport: SocketTransport | StreamTransport, *, speaks_http2: bool = False
+    ) -> None:
         """Serve one connection, of whatever kind, until it ends."""
         place = self._place_of(transport.remote_address)
         if place is not None:
-            await self._serve(transport, place)
+            await self._serve(transport, place, self._http2 if speaks_http2 else None)
             return
         transport.abort()
         if isinstance(transport, StreamTransport):

@@ -27,10 +27,15 @@ class Caller:
         client_id: str = "me@1",
         *,
         credentials: tuple[str, str] | None = None,
+        trust: grpc.ChannelCredentials | None = None,
     ) -> None:
         self.endpoints = endpoints(address)
         options = [("grpc.use_local_subchannel_pool", 1)]
-        self._channel = grpc.insecure_channel(address, options)
+        self._channel = (
+            grpc.insecure_channel(address, options)
+            if trust is None
+            else grpc.secure_channel(address, trust, options)
+        )
         self._metadata = [("x-mq-client-id", client_id), ("x-mq-language", "PYTHON")]
         if credentials is not None:
             key, secret = credentials
