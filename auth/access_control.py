@@ -109,11 +109,7 @@ class AccessControl:
         return None if refusal is None else denied(refusal)
 
     def lacks(self, username: str, resource: Resource, action: Action, host: str) -> str | None:
-        """Why a user may not do something, for what no request says; None: the user may.
-
-        Args:
-          host: of the client.
-        """
+        """Why a user may not do something, for what no request says; None: the user may."""
         user = self._accounts.users.get(username)
         if user is None or not user.is_enabled:
             return f"User:{username} is not found."

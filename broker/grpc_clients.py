@@ -28,6 +28,7 @@ class BrokerDirectory:
         return self._groups.get(name)
 
     def withdraw(self, channel: Channel, opaque: int) -> None:
+        """Forget a pop."""
         self._hold.withdraw(channel, opaque)
 
     @property

@@ -222,8 +222,8 @@ class GrpcConnection:
                 client = self._client_of(call)
             except Refused as refused:
                 # Without a client there is no exchange to keep.
-                nobody = Exchange(self, self._service, call, Client("", "", ""), method)
-                method.refuse(nobody, refused)
+                unknown = Exchange(self, self._service, call, Client("", "", ""), method)
+                method.refuse(unknown, refused)
                 return
             exchange = Exchange(self, self._service, call, client, method)
             self._exchanges[call] = exchange

@@ -69,7 +69,7 @@ class Exchange:
     """A call, its client and its answers.
 
     Attributes:
-      call: of the session.
+      call: its place in the session, and its metadata.
       client: who calls.
       method: how it is served.
       credentials: the account that the call is from; None: the broker has no accounts.
@@ -125,7 +125,7 @@ class Exchange:
         signed = read_authorization(metadata.get("authorization", ""))
         secret = self.service.directory.secret(signed.access_key)
         if secret is None or not is_genuine(signed, secret, metadata):
-            # As for an unknown user: which users there are is told to nobody.
+            # One text for both, so that it does not say which users there are.
             raise Refused(Code.UNAUTHORIZED, "check signature failed.")
         return Credentials(signed.access_key, secret)
 

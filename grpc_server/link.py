@@ -29,7 +29,7 @@ class Link:
 
     Args:
       connect: makes the broker's side of the connection.
-      turn: of the broker.
+      turn: begun here for requests outside of one.
       remote_address, local_address: of the gRPC connection, `ip:port`.
       on_request: called with each request of the broker.
       on_asked: called when a request waits for `serve`, in a turn.

@@ -55,7 +55,7 @@ def send_properties(message: Any, group: str, rules: Rules, now_ms: int) -> dict
 
     Args:
       message: a message Message.
-      group: the producer's.
+      group: the value of PGROUP.
       now_ms: the time of day, ms since 1970.
     Raises: Refused: a field has a value that the proxy refuses.
     """

@@ -49,11 +49,7 @@ class Directory(Protocol):
         """What an account signs with; None: there is no such account, or it is disabled."""
 
     def refusal(self, access_key: str, right: Right, host: str) -> str | None:
-        """Why an account does not have a right; None: it has.
-
-        Args:
-          host: of the client.
-        """
+        """Why an account, whose client has this address, does not have a right; None: it has."""
 
 
 @dataclass(slots=True)
@@ -61,8 +57,8 @@ class Service:
     """What all calls share.
 
     Attributes:
-      directory: of the broker.
-      broker_name: of the broker.
+      directory: the topics, groups and accounts.
+      broker_name: as routes and transaction ids have it.
       now_ms: the time of day.
       messages: the classes of messages.
       rules: the limits.

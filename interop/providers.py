@@ -94,6 +94,12 @@ def _tls(wanted: Wanted) -> list[Job]:
     return jobs(wanted.brokers, TOOLS_VERSIONS, clients=wanted.clients)
 
 
+def _grpc(wanted: Wanted) -> list[Job]:
+    from .grpc_jobs import jobs
+
+    return jobs(wanted.brokers, clients=wanted.clients)
+
+
 def _proxy(wanted: Wanted) -> list[Job]:
     from .proxy_jobs import jobs
 
@@ -109,6 +115,7 @@ PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
         Kind.MQADMIN: _mqadmin,
         Kind.ORACLE: _oracle,
         Kind.TLS: _tls,
+        Kind.GRPC: _grpc,
         Kind.PROXY: _proxy,
     }
 )

@@ -25,6 +25,7 @@ PACKAGES = (
     "common",
     "remoting",
     "grpc_protocol",
+    "grpc_server",
     "disk",
     "store",
     "auth",

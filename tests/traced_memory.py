@@ -6,8 +6,8 @@ allocate is not the test's.
 
 from __future__ import annotations
 
+import select
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def traced_memory() -> Iterator[Callable[[], int]]:
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    time.sleep(0)  # threads that asked for their turn before have it now
+    select.select((), (), (), 0)  # threads that asked for their turn before have it now
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[0]

@@ -49,7 +49,7 @@ from .routes import topic_config
 from .sending import status_of_all
 
 GIVEN_BACK_MS: Final = 1_000
-"""The invisible time of messages that nobody waits for any more."""
+"""The invisible time of messages whose client no longer waits for them."""
 
 FROM_END: Final = 1
 """A group that never consumed begins at the end. Source: ConsumeInitMode.MAX."""

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     MQADMIN = "mqadmin"
     ORACLE = "oracle"
     TLS = "tls"
+    GRPC = "grpc"
     PROXY = "proxy"
 
 

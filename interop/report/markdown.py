@@ -18,6 +18,7 @@ KIND_TITLES: Mapping[Kind, str] = {
     Kind.MQADMIN: "mqadmin",
     Kind.ORACLE: "Oracle",
     Kind.TLS: "TLS",
+    Kind.GRPC: "gRPC",
     Kind.PROXY: "Proxy",
 }
 
@@ -30,6 +31,8 @@ KIND_ABOUT: Mapping[Kind, str] = {
     Kind.MQADMIN: "The output of Apache's mqadmin, compared with its output for Apache's broker.",
     Kind.ORACLE: "Data that we encode, decoded by Apache's classes, and the reverse.",
     Kind.TLS: "Clients and brokers by TLS, with the files that `trocket tls init` made for all.",
+    Kind.GRPC: "Clients that speak gRPC, on the broker's port; Apache's brokers need a proxy for "
+    "them.",
     Kind.PROXY: "Clients that reach each broker through Apache's proxy in cluster mode, by gRPC "
     "and by its remoting port.",
 }

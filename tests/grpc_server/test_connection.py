@@ -173,3 +173,9 @@ async def test_remoting_and_grpc_are_served_beside_each_other(
 
 def test_the_preface_begins_as_the_server_expects() -> None:
     assert PREFACE.startswith(b"P")
+
+
+async def test_a_method_that_is_not_served(autojump_clock: trio.testing.MockClock) -> None:
+    async with embedded_broker() as broker, wired(broker) as wire:
+        for name in ("SyncLiteSubscription", "PullMessage", "UpdateOffset", "GetOffset"):
+            assert (await wire.call(name)).status == "12"

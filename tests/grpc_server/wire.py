@@ -35,7 +35,7 @@ class Wire:
         """Receive until the end."""
         with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             while data := await self.stream.receive_some(65_536):
-                self.client.take(data)
+                self.client.take(bytes(data))
         self.has_ended = True
 
     async def flush(self) -> None:

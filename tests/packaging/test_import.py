@@ -43,6 +43,7 @@ SHELL = {
     "tls_server",
     "tls_settings",
     "tls_transport",
+    "loop_transport",
     "transport",
     "turn",
 }
