@@ -311,7 +311,7 @@ def file_descriptor() -> FileDescriptorProto:
         for member in each:
             enum_type.value.add(name=member.name, number=member.value)
     for name, fields in MESSAGES.items():
-        _add_fields(file.message_type.add(name=name), fields)
+        add_fields(file.message_type.add(name=name), fields)
     service = file.service.add(name=SERVICE)
     for name, (request, answer) in METHODS.items():
         service.method.add(
@@ -324,7 +324,12 @@ def file_descriptor() -> FileDescriptorProto:
     return file
 
 
-def _add_fields(message: DescriptorProto, fields: Fields) -> None:
+def add_fields(message: DescriptorProto, fields: Fields, package: str = PACKAGE) -> None:
+    """Give a message its fields.
+
+    Args:
+      package: of the messages that they may name.
+    """
     kept: list[FieldDescriptorProto] = []
     oneofs: dict[str, int] = {}
     for name, (number, declared) in fields.items():
@@ -342,8 +347,8 @@ def _add_fields(message: DescriptorProto, fields: Fields) -> None:
         elif kind in _SCALARS:
             field.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
         else:
-            package = "google.protobuf" if kind in _GOOGLE else PACKAGE
-            field.type_name = f".{package}.{kind}"
+            of_kind = "google.protobuf" if kind in _GOOGLE else package
+            field.type_name = f".{of_kind}.{kind}"
             field.type = (
                 FieldDescriptorProto.TYPE_ENUM
                 if kind in _ENUM_NAMES

@@ -40,6 +40,7 @@ class GrpcStatus(enum.IntEnum):
     CANCELLED = 1
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
     RESOURCE_EXHAUSTED = 8
     UNIMPLEMENTED = 12
     INTERNAL = 13

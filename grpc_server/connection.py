@@ -218,14 +218,17 @@ class GrpcConnection:
         exchange = self._exchanges.get(call)
         if exchange is None:
             method = self._methods[call.path]
-            try:
-                client = self._client_of(call)
-            except Refused as refused:
-                # Without a client there is no exchange to keep.
-                unknown = Exchange(self, self._service, call, Client("", "", ""), method)
-                method.refuse(unknown, refused)
-                return
+            client = Client("", "", "")
+            refusal: Refused | None = None
+            if method.needs_client:
+                try:
+                    client = self._client_of(call)
+                except Refused as refused:
+                    refusal = refused
             exchange = Exchange(self, self._service, call, client, method)
+            if refusal is not None:
+                method.refuse(exchange, refusal)
+                return
             self._exchanges[call] = exchange
         exchange.serve(message)
 

@@ -44,12 +44,14 @@ class Method(NamedTuple):
       refuse: answers a refused one.
       request: the class of its requests.
       answer: the class of its answers.
+      needs_client: whether a caller has to give a client id, and an account if there are some.
     """
 
     function: Function
     refuse: Refuse
     request: type[Any]
     answer: type[Any]
+    needs_client: bool = True
 
 
 class Answers(Protocol):
@@ -115,7 +117,8 @@ class Exchange:
         self._guard(self._serve, request)
 
     def _serve(self, request: Any) -> None:
-        if self.service.directory.has_accounts and self.credentials is None:
+        is_open = not (self.service.directory.has_accounts and self.method.needs_client)
+        if not is_open and self.credentials is None:
             self.credentials = self._authenticated()
         self.method.function(self, request)
 

@@ -1,4 +1,4 @@
-"""CallRefused: an answer that is nothing but a status of RocketMQ's, and the codes of brokers."""
+"""Refused: an answer that is nothing but a status of RocketMQ's, and the codes of brokers."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ..remoting.server import RemotingServer
 from ..remoting.transport import SocketTransport, StreamTransport
 from .connection import GrpcConnection
 from .exchange import Function, Method, Refuse, refuse_unary
-from .methods import clients, receiving, routes, sending, transactions
+from .methods import clients, introspection, receiving, routes, sending, transactions
 from .service import Service
 
 FUNCTIONS: Final[dict[str, Function]] = {
@@ -41,7 +41,7 @@ REFUSALS: Final[dict[str, Refuse]] = {
 PREFIX: Final = f"/{PACKAGE}.{SERVICE}/"
 """Before the name of a method in a call's path."""
 
-STREAMS: Final = frozenset(PREFIX + name for name in CLIENT_STREAMS)
+STREAMS: Final = frozenset(PREFIX + name for name in CLIENT_STREAMS) | introspection.STREAMS
 
 
 def methods_of(messages: Messages) -> dict[str, Method]:
@@ -51,7 +51,7 @@ def methods_of(messages: Messages) -> dict[str, Method]:
         request, answer = (getattr(messages, each) for each in METHODS[name])
         refuse = REFUSALS.get(name, refuse_unary)
         table[PREFIX + name] = Method(function, refuse, request, answer)
-    return table
+    return table | introspection.methods(messages)
 
 
 def new_engine() -> Engine:

@@ -1,7 +1,7 @@
 """The signatures of gRPC clients: who a call is from.
 
-A signature covers the date of the call and nothing else, so it can be used again for any call by one
-who has read it: where others can listen, use TLS.
+A signature covers the date of the call and nothing else, so it can be used again, for any call, by
+one who has read it: where others can listen, use TLS.
 
 Source: proxy/grpc/interceptor, auth/…/AuthenticationContext for gRPC of RocketMQ 5.5.0;
 docs of rocketmq-clients.
