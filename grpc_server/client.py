@@ -11,6 +11,7 @@ from ..remoting.language_codes import LanguageCode
 from ..remoting.mq_version import mq_version
 from ..remoting.request_codes import RequestCode
 from .link import Link
+from .renewals import Renewals
 
 CLIENT_ID: Final = "x-mq-client-id"
 CLIENT_ID_MAX: Final = 255
@@ -47,14 +48,20 @@ class Client:
         nothing yet.
       subscribed_ms: when it did, ms since 1970.
       telemetry: the stream for commands to it; None: there is none.
+      renewals: the messages whose invisible times are lengthened for it.
+      has_called, called_at_s: whether it has called since its connection looked last, and when it
+        had, by trio's clock.
       reports: what the broker asked it and it has not reported, by nonce.
     """
 
     __slots__ = (
+        "called_at_s",
+        "has_called",
         "host",
         "id",
         "language",
         "link",
+        "renewals",
         "reports",
         "settings",
         "subscribed_ms",
@@ -69,6 +76,9 @@ class Client:
         self.settings: Any = None
         self.subscribed_ms = 0
         self.telemetry: Stream | None = None
+        self.renewals = Renewals()
+        self.has_called = True
+        self.called_at_s = 0.0
         self.reports: dict[str, Callable[[Any], None]] = {}
 
     def command(

@@ -27,6 +27,7 @@ from .client import CLIENT_ID, CLIENT_ID_MAX, Client
 from .exchange import Exchange, Method
 from .link import Link
 from .refused import Refused
+from .renewals import CHECK_INTERVAL_S
 from .service import Service
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class GrpcConnection:
         self._held_size = 0
         self._has_received, self._received_at_s = True, 0.0
         self._has_called = False
+        self._renewed_at_s = 0.0
         self._began_at_s: float | None = None
         # What the peer has not taken, since when, and what it had taken then.
         self._unread_since_s: float | None = None
@@ -110,6 +112,8 @@ class GrpcConnection:
                         await self._read_socket(transport)
                     else:
                         await self._read_stream(transport)
+                    # Before the links end, so that they pass on what is given back.
+                    self._end_calls()
                     nursery.cancel_scope.cancel()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as errors:
             channel.close(f"connection lost: {errors.exceptions[0]}")
@@ -130,7 +134,26 @@ class GrpcConnection:
         for exchange in list(self._exchanges.values()):
             self._cancelled(exchange)
         for client in list(self.clients.values()):
+            client.renewals.clear()
             client.link.close("its gRPC connection ended")
+
+    def _look_at_clients(self, now_s: float) -> None:
+        """Lengthen invisible times that are nearly over, and forget clients that are gone."""
+        renewing: list[Client] = []
+        for client in list(self.clients.values()):
+            if client.has_called or client.telemetry is not None:
+                client.has_called, client.called_at_s = False, now_s
+            elif now_s - client.called_at_s > self._limits.idle_s:
+                client.renewals.clear()
+                client.link.close(f"its client has not called for {self._limits.idle_s:g} s")
+                continue
+            if len(client.renewals):
+                renewing.append(client)
+        if renewing:
+            with self._turn:
+                for client in renewing:
+                    client.renewals.renew(self._service.now_ms())
+                self._serve_links()
 
     def _fail(self, error: Exception) -> None:
         _failures.note("serving a gRPC connection", _LOST, error)
@@ -203,15 +226,19 @@ class GrpcConnection:
                         exchange = self._exchanges.get(call)
                         if exchange is not None:
                             self._left(exchange, event)
-            while self._asking:
-                asking, self._asking = self._asking, {}
-                for link in asking:
-                    link.serve()
+            self._serve_links()
             self._mark()
         except MemoryError:
             self.channel.run_out_of_memory("what it sent")
         except Exception as error:  # noqa: BLE001 - our bug: other connections are served
             self._fail(error)
+
+    def _serve_links(self) -> None:
+        """Have the broker serve what was asked in this turn."""
+        while self._asking:
+            asking, self._asking = self._asking, {}
+            for link in asking:
+                link.serve()
 
     def _ask(self, call: Call, message: bytes) -> None:
         self._has_called = True
@@ -249,6 +276,7 @@ class GrpcConnection:
         client_id = call.metadata.get(CLIENT_ID, "")
         client = self.clients.get(client_id)
         if client is not None:
+            client.has_called = True
             return client
         if not client_id.strip():
             raise Refused(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
@@ -270,7 +298,8 @@ class GrpcConnection:
             on_closed=partial(self._forget, client),
         )
         self.clients[client_id] = client
-        self._nursery.start_soon(self._server.run_connection, client.link.connection)
+        # Not as one of the server's: its limits are this connection's.
+        self._nursery.start_soon(client.link.connection.run)
         return client
 
     def _note_asking(self, link: Link) -> None:
@@ -365,6 +394,9 @@ class GrpcConnection:
         if not reason and now_s - self._received_at_s > self._limits.idle_s:
             reason = f"nothing was received for {self._limits.idle_s:g} s"
         if not reason:
+            if now_s - self._renewed_at_s >= CHECK_INTERVAL_S:
+                self._renewed_at_s = now_s
+                self._look_at_clients(now_s)
             return
         peer = self.channel.remote_address
         if limit:
@@ -372,6 +404,7 @@ class GrpcConnection:
         else:
             logger.warning("%(peer)s: closed: %(reason)s", {"peer": peer, "reason": reason})
         self.channel.close(reason)
+        self._end_calls()
         self._scope.cancel()
 
     def _unread_reason(self, now_s: float) -> str:

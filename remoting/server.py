@@ -148,6 +148,11 @@ class RemotingServer:
         return [connection.channel for connection in self._connections]
 
     @property
+    def served(self) -> list[ServedConnection]:
+        """The open connections, of whatever protocol."""
+        return list(self._connections)
+
+    @property
     def turn(self) -> Turn:
         """The turn of its connections."""
         return self._turn
@@ -310,8 +315,8 @@ class RemotingServer:
                 transport.abort()
 
     def loop_connection(self, transport: LoopTransport, place: PeerAddress) -> Connection:
-        """A connection whose client is in this process, counted with those of an address; its
-        caller runs it by `run_connection`."""
+        """A connection whose client is in this process; what waits for an answer is counted with
+        that of an address. Its caller runs it, and limits it."""
         return self._made(transport, place)
 
     async def run_connection(self, connection: ServedConnection) -> None:

@@ -233,6 +233,7 @@ def notify_client_termination(exchange: Exchange, request: Any) -> None:
         raise Refused(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN)
     body = heartbeat_body(client)
     client.settings = None
+    client.renewals.clear()
     if body is not None:
         for producer in body.producer_data_set:
             header = UnregisterClientRequestHeader(

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from ...grpc_protocol.enums import Code
 from ...remoting.bodies import SubscriptionData
 from ...remoting.codec import RemotingCommand
-from ...remoting.errors import RemoteProtocolError
 from ...remoting.headers import encode_header
 from ...remoting.headers.consumer import ConsumerSendMsgBackRequestHeader
-from ...remoting.number_fields import INT64, parse_integer
 from ...remoting.pop_requests import (
     ANY_QUEUE,
     POP_CODES,
@@ -41,8 +40,10 @@ from ...remoting.receipt import POP_COUNT_MAX, Receipt
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..exchange import Exchange
+from ..handle import Handle
 from ..messages import received_message
 from ..refused import Refused, refusal_of
+from ..renewals import MessageKey, Renewed
 from ..rules import check_invisible_time, group_of, milliseconds, topic_of
 from ..subscriptions import subscription_of
 from .routes import topic_config
@@ -62,37 +63,6 @@ ENTRIES_MAX: Final = 1_024
 NO_TIME: Final = (
     "The deadline time remaining is not enough for polling, please check network condition"
 )
-
-
-class Handle:
-    """A receipt handle: a receipt, and the message's place in the commit log."""
-
-    __slots__ = ("physical_offset", "receipt")
-
-    def __init__(self, receipt: Receipt, physical_offset: int) -> None:
-        self.receipt = receipt
-        self.physical_offset = physical_offset
-
-    def to_text(self) -> str:
-        """The handle as clients have it."""
-        return f"{self.receipt.to_text()} {self.physical_offset}"
-
-    @classmethod
-    def from_text(cls, text: str) -> Handle:
-        """Read a handle. Raises: Refused: INVALID_RECEIPT_HANDLE."""
-        fields = text.split(" ")
-        offset = parse_integer(fields[8]) if len(fields) == 9 else None
-        if offset is None or not INT64.has(offset) or offset < 0:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, f"no receipt handle: {text[:100]!r}")
-        try:
-            return cls(Receipt.from_text(text), offset)
-        except RemoteProtocolError as error:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, str(error)) from error
-
-    def check_time(self, now_ms: int) -> None:
-        """Refuse a handle whose message is no longer the client's."""
-        if self.receipt.revive_time <= now_ms:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
 
 
 # ---- receive -----------------------------------------------------------------------------
@@ -142,6 +112,7 @@ def receive_message(exchange: Exchange, request: Any) -> None:
         order=PopOrder(request.attempt_id) if in_order else None,
     )
     receive = _Receive(exchange, place, group, subscription, in_order=in_order)
+    receive.renews = request.auto_renew
     opaque = exchange.ask(RequestCode.POP_MESSAGE, encode_header(header), receive.popped)
     if not exchange.call.is_answered:
         channel = exchange.client.link.channel
@@ -186,6 +157,7 @@ class _Receive:
         self._group = group
         self._subscription = subscription
         self._in_order = in_order
+        self.renews = False
 
     def popped(self, answer: RemotingCommand) -> None:
         """Answer the client, or give back what it no longer waits for."""
@@ -226,8 +198,30 @@ class _Receive:
             invisible_ms=receipt.invisible_time,
         )
         handle = Handle(receipt, record.physical_offset)
-        message.system_properties.receipt_handle = handle.to_text()
+        system = message.system_properties
+        system.receipt_handle = handle.to_text()
+        if self.renews:
+            key = MessageKey(self._group, system.message_id, system.receipt_handle)
+            renewed = Renewed(handle, self._exchange.service.now_ms(), self._change)
+            self._exchange.client.renewals.add(key, renewed)
         return message
+
+    def _change(
+        self, handle: Handle, invisible_ms: int, then: Callable[[Handle | None], None]
+    ) -> None:
+        """Ask for another invisible time of a message that was received before."""
+        header = change_header(handle.receipt, self._place.topic, self._group, invisible_ms)
+
+        def changed(answer: RemotingCommand) -> None:
+            if answer.code != ResponseCode.SUCCESS:
+                then(None)
+            else:
+                receipt = read_change(answer, handle.receipt)
+                then(Handle(receipt, handle.physical_offset))
+
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        command = self._exchange.command(code, encode_header(header))
+        self._exchange.client.link.ask(command, changed)
 
     def _is_wanted(self, popped: Popped) -> bool:
         """Settle a message that the client is not given: of another tag, or tried too often.
@@ -276,6 +270,8 @@ class _Acks:
         for index, entry in enumerate(self._entries):
             try:
                 handle = Handle.from_text(entry.receipt_handle)
+                key = MessageKey(self._group, entry.message_id, entry.receipt_handle)
+                handle = self._exchange.client.renewals.remove(key) or handle
                 handle.check_time(now_ms)
             except Refused as refused:
                 self._statuses[index] = self._exchange.status(refused.code, refused.text)
@@ -338,12 +334,19 @@ def ack_message(exchange: Exchange, request: Any) -> None:
     _Acks(exchange, request, topic, group).serve()
 
 
+def _settled(exchange: Exchange, request: Any, group: str) -> Handle:
+    """The newest handle of the message that a request names, which is renewed no longer."""
+    given = Handle.from_text(request.receipt_handle)
+    key = MessageKey(group, request.message_id, request.receipt_handle)
+    return exchange.client.renewals.remove(key) or given
+
+
 def change_invisible_duration(exchange: Exchange, request: Any) -> None:
     """Change when a message is given to others; its receipt handle changes, too."""
     topic, group = topic_of(request.topic), group_of(request.group)
     invisible_ms = milliseconds(request.invisible_duration)
     check_invisible_time(invisible_ms, 0, exchange.service.rules.max_invisible_time_mills)
-    handle = Handle.from_text(request.receipt_handle)
+    handle = _settled(exchange, request, group)
     handle.check_time(exchange.service.now_ms())
     header = change_header(
         handle.receipt, topic, group, invisible_ms, suspend=bool(request.suspend)
@@ -360,7 +363,7 @@ def change_invisible_duration(exchange: Exchange, request: Any) -> None:
 def forward_to_dead_letter_queue(exchange: Exchange, request: Any) -> None:
     """Make a received message a dead letter."""
     topic, group = topic_of(request.topic), group_of(request.group)
-    handle = Handle.from_text(request.receipt_handle)
+    handle = _settled(exchange, request, group)
     header = _dead_letter_header(handle, topic, group, request.message_id)
 
     def buried(answer: RemotingCommand) -> None:

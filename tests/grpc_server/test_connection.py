@@ -13,7 +13,7 @@ from trocket.grpc_protocol.engine import PREFACE
 from trocket.grpc_protocol.engine_h2 import H2Engine
 from trocket.grpc_protocol.engine_ngh2 import Ngh2Engine
 from trocket.grpc_server import server as grpc_server
-from trocket.grpc_server.connection import CLIENTS_MAX
+from trocket.grpc_server.connection import CLIENTS_MAX, GrpcConnection
 from trocket.remoting.bodies import TopicConfig
 
 from ..kit import Broker, embedded_broker
@@ -148,7 +148,7 @@ async def test_random_messages_are_answered(autojump_clock: trio.testing.MockClo
     async with embedded_broker() as broker, wired(with_topic(broker)) as wire:
         for _ in range(30):
             for path in [*grpc_server.methods_of(grpc_server.Messages())]:
-                if path.endswith("ReceiveMessage"):
+                if path.endswith("ReceiveMessage") or "rocketmq" not in path:
                     continue  # some wait
                 data = source.randbytes(source.choice((0, 1, 5, 30)))
                 stream = wire.client.call(path, data)
@@ -179,3 +179,18 @@ async def test_a_method_that_is_not_served(autojump_clock: trio.testing.MockCloc
     async with embedded_broker() as broker, wired(broker) as wire:
         for name in ("SyncLiteSubscription", "PullMessage", "UpdateOffset", "GetOffset"):
             assert (await wire.call(name)).status == "12"
+
+
+async def test_a_client_that_calls_no_more_is_forgotten_alone(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with embedded_broker() as broker, wired(with_topic(broker)) as wire:
+        assert broker.controller.server is not None
+        (connection,) = broker.controller.server.served
+        for name in ("one", "two"):
+            await wire.call("QueryRoute", headers=as_client("QueryRoute", name), topic=T)
+        for _ in range(30):
+            await trio.sleep(10)
+            await wire.call("QueryRoute", headers=as_client("QueryRoute", "one"), topic=T)
+        assert isinstance(connection, GrpcConnection)
+        assert list(connection.clients) == ["one"]
