@@ -24,13 +24,14 @@ from ...grpc_protocol.enums import Code, MessageType
 from ...remoting.bodies import TopicConfig
 from ...remoting.bodies.topic import PERM_WRITE
 from ...remoting.codec import RemotingCommand
-from ...remoting.errors import LocalProtocolError, RequestRefused
+from ...remoting.errors import LocalProtocolError
 from ...remoting.headers import encode_header
 from ...remoting.headers.message import RecallMessageRequestHeader
 from ...remoting.message import Message
 from ...remoting.message_batch import encode_batch
 from ...remoting.message_id import decode_offset_id
 from ...remoting.number_fields import INT64, parse_integer
+from ...remoting.recall_handle import RecallHandle
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..exchange import Exchange
@@ -201,8 +202,10 @@ def status_of_all(exchange: Exchange, codes: Counter[int]) -> Any:
 def recall_message(exchange: Exchange, request: Any) -> None:
     """Take back a message that is not delivered yet."""
     topic = topic_of(request.topic)
-    if not request.recall_handle:
-        raise Refused(Code.BAD_REQUEST, "recall handle is empty")
+    try:
+        RecallHandle.from_text(request.recall_handle)
+    except ValueError as error:
+        raise Refused(Code.BAD_REQUEST, str(error)) from error
     header = RecallMessageRequestHeader(
         producer_group=topic, topic=topic, recall_handle=request.recall_handle
     )
@@ -210,8 +213,4 @@ def recall_message(exchange: Exchange, request: Any) -> None:
     def recalled(answer: RemotingCommand) -> None:
         exchange.succeed(message_id=answer.ext_fields.get("msgId", ""))
 
-    try:
-        fields = encode_header(header)
-    except RequestRefused as error:
-        raise Refused(Code.BAD_REQUEST, error.remark) from error
-    exchange.ask_for_success(RequestCode.RECALL_MESSAGE, fields, recalled)
+    exchange.ask_for_success(RequestCode.RECALL_MESSAGE, encode_header(header), recalled)

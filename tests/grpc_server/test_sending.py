@@ -132,3 +132,24 @@ async def test_a_consumer_of_remoting_gets_what_grpc_sent(broker: Broker, caller
         caller.send("Both", b"across", tag="a")
         (found,) = await consumer.receive(wait_s=10)
         assert (found.body, found.tags) == (b"across", "a")
+
+
+@pytest.mark.parametrize("handle", ["", "AAAA", "no base64!", "djEgYQ=="])
+def test_what_is_no_recall_handle_is_refused(caller: Caller, handle: str) -> None:
+    answer = caller.call("RecallMessage", topic={"name": "Later"}, recall_handle=handle)
+    assert (answer.status.code, answer.status.message) == (40000, "recall handle is invalid")
+
+
+def test_a_delayed_message_is_taken_back() -> None:
+    with (
+        Broker(config={"recallMessageEnable": True}) as broker,
+        Caller(broker.broker_address) as caller,
+    ):
+        broker.create_topic("Later", message_type="DELAY")
+        due = {"seconds": broker.now_ms // 1000 + 3600}
+        entry = caller.send("Later", b"recalled", message_id="01AC", delivery_timestamp=due)
+        topic = {"name": "Later"}
+        answer = caller.call("RecallMessage", topic=topic, recall_handle=entry.recall_handle)
+        assert (answer.status.code, answer.message_id) == (20000, "01AC")
+        broker.advance(seconds=3601)
+        assert not broker.messages("Later")
