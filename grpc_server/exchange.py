@@ -218,6 +218,10 @@ class Exchange:
         """Send messages as the answer, and end it."""
         self._connection.answer(self, *(each.SerializeToString() for each in answers))
 
+    def answer_encoded(self, answer: bytes) -> None:
+        """Send an encoded message as the answer, and end it."""
+        self._connection.answer(self, answer)
+
     def succeed(self, **fields: Any) -> None:
         """Send the answer of a unary method: success, and these fields."""
         self.answer(self.method.answer(status=self.status(), **fields))

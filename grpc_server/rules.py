@@ -5,8 +5,9 @@ Source: proxy/config/ProxyConfig.java, proxy/grpc/v2/common/GrpcValidator.java o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..common.topic_names import is_system_group, is_system_topic
 from ..common.topic_validator import refuse_group, refuse_topic
@@ -43,6 +44,9 @@ class Rules:
     grpc_client_consumer_min_long_polling_timeout_millis: int = 5_000
     grpc_client_consumer_max_long_polling_timeout_millis: int = 20_000
     grpc_client_consumer_long_polling_batch_size: int = 32
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def full_name(resource: Any) -> str:
@@ -90,7 +94,7 @@ def check_invisible_time(invisible_ms: int, least_ms: int, most_ms: int) -> None
 
 def has_control_character(text: str) -> bool:
     """Whether a text has an ISO control character, as CharMatcher.javaIsoControl has it."""
-    return any(each < " " or "\x7f" <= each <= "\x9f" for each in text)
+    return _CONTROL.search(text) is not None
 
 
 def milliseconds(time: Any) -> int:

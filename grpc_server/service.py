@@ -12,6 +12,7 @@ from ..grpc_protocol.enums import Code
 from ..grpc_protocol.schema import Messages
 from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from ..remoting.channel import Channel
+from .answers import SendAnswers
 from .rules import Rules
 
 
@@ -63,6 +64,8 @@ class Service:
       messages: the classes of messages.
       rules: the limits.
       numbers: for queues by turns, and nonces.
+      ok: the message Status of success.
+      send_answers: writes answers to sends.
     """
 
     directory: Directory
@@ -71,7 +74,18 @@ class Service:
     messages: Messages = field(default_factory=Messages)
     rules: Rules = field(default_factory=Rules)
     numbers: count[int] = field(default_factory=count)
+    ok: Any = field(init=False)
+    send_answers: SendAnswers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ok = self.messages.Status(code=Code.OK, message=Code.OK.name)
+        self.send_answers = SendAnswers(self.ok.SerializeToString())
 
     def status(self, code: Code = Code.OK, text: str = "") -> Any:
-        """A message Status; its text is the code's name if there is no other."""
+        """A message Status; its text is the code's name if there is no other.
+
+        That of success is always the same object: it must not be changed.
+        """
+        if code is Code.OK and not text:
+            return self.ok
         return self.messages.Status(code=code, message=text or code.name)

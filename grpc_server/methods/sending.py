@@ -173,21 +173,14 @@ def _sent(exchange: Exchange, message_ids: list[str], answer: RemotingCommand) -
     offset = parse_integer(fields.get("queueOffset", ""))
     if offset is None or not INT64.has(offset):
         raise Refused(Code.INTERNAL_SERVER_ERROR, "the broker's answer has no queue offset")
-    ok, transaction = exchange.status(), ""
+    transaction = ""
     if "transactionId" in fields:
         half = decode_offset_id(fields.get("msgId", ""))
         transaction = transaction_id(service.broker_name, half.physical_offset, offset)
-    exchange.succeed(
-        entries=[
-            service.messages.SendResultEntry(
-                status=ok,
-                message_id=message_id,
-                transaction_id=transaction,
-                offset=offset + index,
-                recall_handle=fields.get("recallHandle", ""),
-            )
-            for index, message_id in enumerate(message_ids)
-        ]
+    exchange.answer_encoded(
+        service.send_answers.encode(
+            message_ids, offset, transaction, fields.get("recallHandle", "")
+        )
     )
 
 
