@@ -24,6 +24,16 @@ LITE_TOPIC: Final = "__LITE_TOPIC"
 RESERVED_PROPERTIES: Final = names.SYSTEM_PROPERTIES | {TRACE_CONTEXT, BORN_HOST, LITE_TOPIC}
 """Names that are no user property's."""
 
+_DELAYS: Final = frozenset(
+    {
+        names.PROPERTY_DELAY_TIME_LEVEL,
+        names.PROPERTY_TIMER_DELIVER_MS,
+        names.PROPERTY_TIMER_DELAY_SEC,
+        names.PROPERTY_TIMER_DELAY_MS,
+    }
+)
+"""Properties of which a delayed message has one."""
+
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -208,14 +218,14 @@ def received_message(
     system.body_digest.type, system.body_digest.checksum = DigestType.MD5, digest
     system.body_encoding = encoding
     system.message_type = _type_of_record(properties)
-    system.born_timestamp.FromMilliseconds(record.born_timestamp_ms)
+    set_time(system.born_timestamp, record.born_timestamp_ms)
     system.born_host = properties.get(BORN_HOST) or record.born_host_text
-    system.store_timestamp.FromMilliseconds(record.store_timestamp_ms)
+    set_time(system.store_timestamp, record.store_timestamp_ms)
     system.store_host = record.store_host_text
     system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
     system.delivery_attempt = attempt
     if invisible_ms:
-        system.invisible_duration.FromMilliseconds(invisible_ms)
+        set_time(system.invisible_duration, invisible_ms)
     _set_optional(system, properties)
     return message
 
@@ -251,21 +261,21 @@ def _set_optional(system: Any, properties: dict[str, str]) -> None:
 def _type_of_record(properties: dict[str, str]) -> MessageType:
     if properties.get(names.PROPERTY_TRANSACTION_PREPARED) == "true":
         return MessageType.TRANSACTION
-    if any(
-        name in properties
-        for name in (
-            names.PROPERTY_DELAY_TIME_LEVEL,
-            names.PROPERTY_TIMER_DELIVER_MS,
-            names.PROPERTY_TIMER_DELAY_SEC,
-            names.PROPERTY_TIMER_DELAY_MS,
-        )
-    ):
+    if not _DELAYS.isdisjoint(properties):
         return MessageType.DELAY
     if names.PROPERTY_SHARDING_KEY in properties:
         return MessageType.FIFO
     if names.PROPERTY_PRIORITY in properties:
         return MessageType.PRIORITY
     return MessageType.LITE if LITE_TOPIC in properties else MessageType.NORMAL
+
+
+def set_time(time: Any, milliseconds_: int) -> None:
+    """Set a Timestamp or a Duration; its own method checks a range, and takes far longer."""
+    seconds, rest = divmod(milliseconds_, 1000)
+    time.seconds = seconds
+    if rest:
+        time.nanos = rest * 1_000_000
 
 
 def set_resource(resource: Any, name: str) -> None:

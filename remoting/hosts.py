@@ -72,6 +72,7 @@ def host_parts(host: bytes) -> tuple[str, int]:
     raise RemoteProtocolError(f"a host of {len(host)} bytes")
 
 
+@lru_cache(maxsize=HOST_CACHE_COUNT_MAX)
 def host_text(host: bytes) -> str:
     """`ip:port`, or `[ip]:port` with an IPv6 address.
 
