@@ -31,7 +31,7 @@ from .proxy_jobs import (
 from .report.cells import Cell, Kind, Verdict
 from .scenarios.play import play
 from .scenarios.programs import KEYS, Outcome, Playable, prefix
-from .scenarios.table import GRPC_JAVA, Scenario
+from .scenarios.table import GRPC_CLIENTS, Scenario
 from .scenarios.verdicts import with_outcome
 from .wire import WireClient
 
@@ -47,45 +47,57 @@ def jobs(brokers: Sequence[str], *, clients: Sequence[str] | None = None) -> lis
     Raises: PeerError: a broker is unknown.
     """
     found: list[Job] = []
-    if clients is not None and GRPC_JAVA not in clients:
-        return found
     for peer in map(parse_peer, brokers):
         if peer.kind != "trocket":
             continue
-        owed = tuple(_cells(peer.name, list(_BY_NAME), ""))
-        found.append(Job(f"gRPC of {peer.name}", owed, partial(_play, peer.name)))
-        if Generation.ACL_2 in generations_of(peer.name):
-            signed = tuple(_cells(peer.name, WITH_ACCOUNTS, SIGNED))
+        chosen = [each for each in GRPC_CLIENTS if clients is None or each in clients]
+        owed = tuple(_cells(peer.name, chosen, list(_BY_NAME), ""))
+        if owed:
+            found.append(Job(f"gRPC of {peer.name}", owed, partial(_play, peer.name)))
+        if owed and Generation.ACL_2 in generations_of(peer.name):
+            signed = tuple(_cells(peer.name, chosen, WITH_ACCOUNTS, SIGNED))
             name = f"gRPC of {peer.name}, with accounts"
             found.append(Job(name, signed, partial(_play_signed, peer.name)))
     return found
 
 
-def _cells(broker: str, names: Sequence[str], end: str) -> Iterator[Cell]:
-    for name in names:
-        yield Cell(Kind.GRPC, f"{name}{end}", GRPC_JAVA, broker, Verdict.SKIPPED)
+def _cells(broker: str, clients: Sequence[str], names: Sequence[str], end: str) -> Iterator[Cell]:
+    for client in clients:
+        for name in names:
+            if client in _BY_NAME[name].clients:
+                yield Cell(Kind.GRPC, f"{name}{end}", client, broker, Verdict.SKIPPED)
+
+
+def _wanted(left: Mapping[tuple[str, str], Cell]) -> dict[str, list[Playable]]:
+    """The scenarios by client."""
+    wanted: dict[str, list[Playable]] = {}
+    for client, name in left:
+        wanted.setdefault(client, []).append(_BY_NAME[name])
+    return wanted
 
 
 def _play(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
-    left = {cell.feature: cell for cell in owed}
+    left = {(cell.client, cell.feature): cell for cell in owed}
 
     def run(cluster: Cluster) -> None:
         def on_outcome(client: str, scenario: Playable, outcome: Outcome) -> None:
             if scenario.name == PUSH_DEAD and not outcome.error:
                 dead = dead_letters(cluster, prefix(client) + scenario.name)
                 outcome = replace(outcome, facts={**outcome.facts, "dead_letters": dead})
-            on_cell(with_outcome(left.pop(scenario.name), _BY_NAME[scenario.name], outcome))
+            cell = left.pop((client, scenario.name))
+            on_cell(with_outcome(cell, _BY_NAME[scenario.name], outcome))
 
         cluster.start()
         with WireClient(cluster.broker_address) as wire:
-            for name, settings in GROUPS.items():
-                wire.create_group(prefix(GRPC_JAVA) + name, **settings)
+            for client, name in left:
+                if name in GROUPS:
+                    wire.create_group(prefix(client) + name, **GROUPS[name])
         play(
-            {GRPC_JAVA: [_BY_NAME[name] for name in left]},
+            _wanted(left),
             cluster,
             folder / "clients",
             on_outcome=on_outcome,
-            servers={GRPC_JAVA: cluster.broker_address},
+            servers=dict.fromkeys(GRPC_CLIENTS, cluster.broker_address),
             message_types=MESSAGE_TYPES,
         )
 
@@ -93,22 +105,23 @@ def _play(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> N
 
 
 def _play_signed(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
-    left = {cell.feature.removesuffix(SIGNED): cell for cell in owed}
+    left = {(cell.client, cell.feature.removesuffix(SIGNED)): cell for cell in owed}
 
     def run(cluster: Cluster) -> None:
         def on_outcome(client: str, scenario: Playable, outcome: Outcome) -> None:
-            on_cell(with_outcome(left.pop(scenario.name), _BY_NAME[scenario.name], outcome))
+            cell = left.pop((client, scenario.name))
+            on_cell(with_outcome(cell, _BY_NAME[scenario.name], outcome))
 
         start_with_accounts(cluster, ACCOUNTS)
         account = f"{USER.keys.access_key} {USER.keys.secret_key}"
         play(
-            {GRPC_JAVA: [_BY_NAME[name] for name in left]},
+            _wanted(left),
             cluster,
             folder / "clients",
             on_outcome=on_outcome,
             keys=SUPER.keys,
             environment={"INTEROP_ACCOUNT": account},
-            servers={GRPC_JAVA: cluster.broker_address},
+            servers=dict.fromkeys(GRPC_CLIENTS, cluster.broker_address),
             message_types=MESSAGE_TYPES,
         )
 
@@ -120,7 +133,7 @@ def _run(
     opened: partial[Cluster],
     run: Callable[[Cluster], None],
     broker: str,
-    left: dict[str, Cell],
+    left: dict[tuple[str, str], Cell],
     on_cell: OnCell,
 ) -> None:
     """Run on a new cluster; what could not run is skipped with the reason, or failed."""

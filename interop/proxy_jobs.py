@@ -38,6 +38,7 @@ from .scenarios.play import play
 from .scenarios.programs import KEYS, Outcome, Playable, prefix
 from .scenarios.table import (
     FOUR_QUEUES,
+    GRPC_CLIENTS,
     GRPC_JAVA,
     JAVA_4,
     JAVA_5,
@@ -57,15 +58,29 @@ from .wire import Keys, WireClient
 # interop/clients/java/grpc/GrpcScenarios.java.
 
 REMOTING_CLIENTS: Final = (JAVA_5, JAVA_4, *PYTHON)
-PROXY_CLIENTS: Final = (GRPC_JAVA, *REMOTING_CLIENTS)
+PROXY_CLIENTS: Final = (*GRPC_CLIENTS, *REMOTING_CLIENTS)
 
 PUSH_DEAD: Final = "grpc_push_dead"
+
+
+IN_PYTHON: Final = (
+    "grpc_simple",
+    "grpc_push",
+    "grpc_push_retry",
+    "grpc_fifo",
+    "grpc_delay",
+    "grpc_recall",
+    "grpc_transaction",
+    "grpc_filters",
+)
+"""Scenarios of the client for Python, too."""
 
 
 def _grpc(
     name: str, expected: Mapping[str, Any], topics: Mapping[str, int] = FOUR_QUEUES
 ) -> Scenario:
-    return Scenario(name, expected, clients=(GRPC_JAVA,), topics=topics)
+    clients = GRPC_CLIENTS if name in IN_PYTHON else (GRPC_JAVA,)
+    return Scenario(name, expected, clients=clients, topics=topics)
 
 
 GRPC_SCENARIOS: Final = (
@@ -165,7 +180,7 @@ PROXY_SCENARIOS: Final = (
 
 BROKERS_SINCE: Final = (5, 0)
 """Brokers that pop, which a proxy needs."""
-ROUNDS: Final = ((GRPC_JAVA,), (JAVA_5,), (JAVA_4,), PYTHON)
+ROUNDS: Final = (*((client,) for client in GRPC_CLIENTS), (JAVA_5,), (JAVA_4,), PYTHON)
 """The clients that run together. The proxy's JVM is cold at first, and fails sends of several that
 begin at once."""
 DEAD_LETTERS_TIMEOUT_S: Final = 20.0
@@ -315,7 +330,7 @@ def _play_before(
                 proxy,
                 folder / "clients",
                 on_outcome=on_outcome,
-                servers={GRPC_JAVA: proxy.grpc_address},
+                servers=dict.fromkeys(GRPC_CLIENTS, proxy.grpc_address),
                 message_types=MESSAGE_TYPES,
             )
     finally:

@@ -130,6 +130,7 @@ BANS = [
             "interop/clients/python/pull.py",
             "interop/clients/python/through.py",
             "interop/clients/cpp/scenarios.py",
+            "interop/clients/python_grpc/scenarios.py",
         ),
     ),
     Ban(

@@ -32,6 +32,7 @@ from .table import (
     CPP,
     GO,
     GO_NEXT,
+    GRPC_PYTHON,
     JAVA_5,
     PYTHON,
     SCENARIOS,
@@ -103,7 +104,7 @@ def jobs(
 
 def missing_for(client: str) -> str | None:
     """Why a client cannot run here, or None."""
-    if client in PYTHON:
+    if client in (*PYTHON, GRPC_PYTHON):
         return None
     if client in (GO, GO_NEXT):
         return None if go_tool() else "no go in PATH (Go 1.19 or newer is needed)"

@@ -16,9 +16,10 @@ from ..go_program import build_go
 from ..java_program import grpc_command, java_command
 from ..peer import Cluster
 from ..process import LineProcess
+from ..python_grpc_program import python_grpc_command
 from ..tls_files import ClientTls
 from ..wire import Keys, WireClient, wait_for_route
-from .table import CPP, GO, GO_NEXT, GRPC_JAVA, PYTHON
+from .table import CPP, GO, GO_NEXT, GRPC_JAVA, GRPC_PYTHON, PYTHON
 
 JAVA_OPTIONS = ("-Drocketmq.client.rebalance.waitInterval=1000",)
 
@@ -132,6 +133,8 @@ def command_of(
         return [sys.executable, "-m", "trocket.interop.clients.python", api, *arguments]
     if client == GRPC_JAVA:
         return grpc_command(client.removeprefix("grpc-java-"), *arguments, folder=folder)
+    if client == GRPC_PYTHON:
+        return python_grpc_command(client.removeprefix("grpc-python-"), *arguments)
     version = client.removeprefix("java-")
     options = JAVA_OPTIONS if tls is None else (*JAVA_OPTIONS, *tls.java_options)
     return java_command(version, "Scenarios", *arguments, folder=folder, options=options)

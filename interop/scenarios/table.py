@@ -31,7 +31,10 @@ TLS_CLIENTS = (*CLIENTS, GO_NEXT)
 """Those of the cells of TLS."""
 GRPC_JAVA = "grpc-java-5.2.0"
 """Apache's rocketmq-client-java, which reaches brokers through a proxy."""
-START_ORDER = (*TLS_CLIENTS, GRPC_JAVA)
+GRPC_PYTHON = "grpc-python-5.1.2"
+"""Apache's rocketmq-python-client from PyPI."""
+GRPC_CLIENTS = (GRPC_JAVA, GRPC_PYTHON)
+START_ORDER = (*TLS_CLIENTS, *GRPC_CLIENTS)
 """In this order programs start."""
 WITH_JAVA_42 = (*ALL, JAVA_42)
 

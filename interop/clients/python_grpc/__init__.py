@@ -1,0 +1,1 @@
+"""The scenario program of RocketMQ's gRPC client for Python."""
