@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from ..common.topic_names import is_system_group, is_system_topic
@@ -46,6 +47,9 @@ class Rules:
     grpc_client_consumer_long_polling_batch_size: int = 32
 
 
+CHECKED_TOPICS_MAX: Final = 1_024
+"""Names of topics whose check is remembered, each of some KB at most."""
+
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -63,12 +67,18 @@ def full_name(resource: Any) -> str:
 def topic_of(resource: Any) -> str:
     """The name of a topic that clients may use. Raises: Refused: ILLEGAL_TOPIC."""
     topic = full_name(resource)
-    refusal = refuse_topic(topic)
+    refusal = _why_no_topic(topic)
     if refusal is not None:
         raise Refused(Code.ILLEGAL_TOPIC, refusal)
-    if is_system_topic(topic):
-        raise Refused(Code.ILLEGAL_TOPIC, "cannot access system topic")
     return topic
+
+
+@lru_cache(maxsize=CHECKED_TOPICS_MAX)
+def _why_no_topic(topic: str) -> str | None:
+    refusal = refuse_topic(topic)
+    if refusal is None and is_system_topic(topic):
+        return "cannot access system topic"
+    return refusal
 
 
 def group_of(resource: Any) -> str:

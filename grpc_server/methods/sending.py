@@ -41,6 +41,9 @@ from ..rules import topic_of
 from .routes import topic_config, types_of
 from .transactions import transaction_id
 
+_OF_BATCH: Final = {"c": "TBW102", "d": "4", "m": "true"}
+"""Fields of a batch; brokers read the first two of batches in any case."""
+
 _NOT_SAFE: Final = {
     ResponseCode.FLUSH_DISK_TIMEOUT: Code.MASTER_PERSISTENCE_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
@@ -48,37 +51,38 @@ _NOT_SAFE: Final = {
 }
 """A message is stored, but not as safely as the broker is to store it."""
 
-_DEFAULT_TOPIC: Final = "TBW102"
-
 
 def send_message(exchange: Exchange, request: Any) -> None:
     """Store the messages of a request, all of one topic."""
-    sent = request.messages
+    sent = list(request.messages)
     if not sent:
         raise Refused(Code.MESSAGE_CORRUPTED, "no message to send")
-    topic = topic_of(sent[0].topic)
+    first = sent[0].topic
+    topic = topic_of(first)
     config = topic_config(exchange, topic)
     service = exchange.service
     now_ms, rules = service.now_ms(), service.rules
     properties: list[dict[str, str]] = []
+    sys_flag = 0
     for message in sent:
-        if message.topic != sent[0].topic:
+        if message is not sent[0] and message.topic != first:
             raise Refused(Code.MESSAGE_CORRUPTED, "topic in message is not same")
-        _check_type(config, topic, message)
+        system = message.system_properties
+        _check_type(config, topic, system)
         _check_body(message.body, rules.max_message_size)
-        properties.append(send_properties(message, topic, rules, now_ms))
+        if not properties:
+            sys_flag = sys_flag_of(system)
+        properties.append(send_properties(message, system, topic, rules, now_ms))
+    # The topic is there: what a send may say for its creation is left out.
     fields = {
         "a": topic,
         "b": topic,
-        "c": _DEFAULT_TOPIC,
-        "d": "4",
         "e": str(_queue_id(exchange, config, topic, properties)),
-        "f": str(sys_flag_of(sent[0])),
+        "f": str(sys_flag),
         "g": str(now_ms),
         "h": "0",
         "i": "",
         "j": "0",
-        "m": "false",
     }
     then = partial(_sent, exchange, [each[PROPERTY_UNIQUE_KEY] for each in properties])
     try:
@@ -86,7 +90,7 @@ def send_message(exchange: Exchange, request: Any) -> None:
             fields["i"] = properties_to_string(properties[0])
             exchange.ask(RequestCode.SEND_MESSAGE_V2, fields, then, sent[0].body)
             return
-        fields["m"] = "true"
+        fields |= _OF_BATCH
         batch = [
             Message(topic, message.body, properties=each)
             for message, each in zip(sent, properties, strict=True)
@@ -97,14 +101,14 @@ def send_message(exchange: Exchange, request: Any) -> None:
     exchange.ask(RequestCode.SEND_BATCH_MESSAGE, fields, then, body)
 
 
-def _check_type(config: TopicConfig, topic: str, message: Any) -> None:
+def _check_type(config: TopicConfig, topic: str, system: Any) -> None:
     """Refuse a message whose type the topic does not take.
 
     Source: processor/validator/DefaultTopicMessageTypeValidator.java.
     """
     if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
         return
-    taken, found = types_of(config), type_of(message)
+    taken, found = types_of(config), type_of(system)
     if found not in taken:
         expected = taken[0] if len(taken) == 1 else MessageType.NORMAL
         raise Refused(
