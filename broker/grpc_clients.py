@@ -27,9 +27,9 @@ class BrokerDirectory:
     def group(self, name: str) -> SubscriptionGroupConfig | None:
         return self._groups.get(name)
 
-    def withdraw(self, channel: Channel, opaque: int) -> None:
-        """Forget a pop."""
-        self._hold.withdraw(channel, opaque)
+    def withdraw(self, channel: Channel, opaque: int) -> bool:
+        """Forget a pop; whether it waited."""
+        return self._hold.withdraw(channel, opaque)
 
     @property
     def has_accounts(self) -> bool:
@@ -57,11 +57,13 @@ def new_grpc_server(parts: BrokerParts) -> GrpcServer:
 
     Raises: ImportError: protobuf is not installed.
     """
-    return GrpcServer(
-        Service(
-            BrokerDirectory(parts),
-            parts.config.broker_name,
-            parts.foundation.seams.clock.wall_ms,
-            rules=Rules(max_message_size=parts.store.config.max_message_size),
-        )
+    service = Service(
+        BrokerDirectory(parts), parts.config.broker_name, parts.foundation.seams.clock.wall_ms
     )
+
+    def settings_changed() -> None:
+        service.rules = Rules(max_message_size=parts.store.config.max_message_size)
+
+    settings_changed()
+    parts.foundation.live.subscribe(settings_changed, "maxMessageSize")
+    return GrpcServer(service)

@@ -90,6 +90,15 @@ class Link:
         self._send(frame)
         return command.opaque
 
+    def forget(self, opaque: int) -> None:
+        """Wait no longer for the answer to a request, which the broker will not give."""
+        self._waiting.pop(opaque, None)
+
+    @property
+    def unanswered(self) -> int:
+        """The number of requests that wait for the broker's answer."""
+        return len(self._waiting)
+
     def answer(self, answer: RemotingCommand) -> None:
         """Answer a request of the broker."""
         if not self.closed:
@@ -128,6 +137,8 @@ class Link:
             waiting = self._waiting.pop(command.opaque, None)
             if waiting is not None:
                 waiting[1](command)
+        if self._decoder.error is not None:
+            self.close(f"an answer could not be read: {self._decoder.error}")
 
     def _end(self) -> None:
         self.closed = True

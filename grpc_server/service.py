@@ -39,8 +39,8 @@ class Directory(Protocol):
     def group(self, name: str) -> SubscriptionGroupConfig | None:
         """A group's settings; None: there is none."""
 
-    def withdraw(self, channel: Channel, opaque: int) -> None:
-        """Forget a pop that its client has given up."""
+    def withdraw(self, channel: Channel, opaque: int) -> bool:
+        """Forget a pop that its client has given up; whether it waited. It is not answered then."""
 
     @property
     def has_accounts(self) -> bool:

@@ -115,8 +115,14 @@ def receive_message(exchange: Exchange, request: Any) -> None:
     receive.renews = request.auto_renew
     opaque = exchange.ask(RequestCode.POP_MESSAGE, encode_header(header), receive.popped)
     if not exchange.call.is_answered:
-        channel = exchange.client.link.channel
-        exchange.on_cancelled = partial(service.directory.withdraw, channel, opaque)
+        exchange.on_cancelled = partial(_give_up, exchange, opaque)
+
+
+def _give_up(exchange: Exchange, opaque: int) -> None:
+    """Have a pop wait no longer, whose client does not."""
+    link = exchange.client.link
+    if exchange.service.directory.withdraw(link.channel, opaque):
+        link.forget(opaque)
 
 
 def _poll_ms(exchange: Exchange, request: Any) -> int:

@@ -69,11 +69,15 @@ def end_transaction(exchange: Exchange, request: Any) -> None:
     if not request.transaction_id.strip():
         raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be blank")
     half = _half_of(request.transaction_id)
+    if request.resolution not in _RESOLUTIONS:
+        # The client does not know yet: the broker, which would not answer, will ask again.
+        exchange.succeed()
+        return
     header = EndTransactionRequestHeader(
         producer_group=topic,
         tran_state_table_offset=half.queue_offset,
         commit_log_offset=half.physical_offset,
-        commit_or_rollback=_RESOLUTIONS.get(request.resolution, 0),
+        commit_or_rollback=_RESOLUTIONS[request.resolution],
         from_transaction_check=request.source == TransactionSource.SOURCE_SERVER_CHECK,
         msg_id=request.message_id,
         transaction_id=request.message_id,

@@ -177,3 +177,18 @@ def test_what_is_no_transaction_id_is_refused(broker: Broker, caller: Caller, te
         "EndTransaction", topic={"name": "Deals"}, transaction_id=text, resolution=1
     )
     assert answer.status.code == 40008
+
+
+def test_a_transaction_that_is_not_decided_yet_stays_open(broker: Broker, caller: Caller) -> None:
+    broker.create_topic("Open", message_type="TRANSACTION")
+    entry = half_message(caller, "Open", b"open")
+    for resolution, count in ((0, 0), (1, 1)):
+        answer = caller.call(
+            "EndTransaction",
+            topic={"name": "Open"},
+            message_id="open",
+            transaction_id=entry.transaction_id,
+            resolution=resolution,
+        )
+        assert answer.status.code == 20000
+        assert len(broker.messages("Open")) == count

@@ -194,3 +194,23 @@ async def test_a_client_that_calls_no_more_is_forgotten_alone(
             await wire.call("QueryRoute", headers=as_client("QueryRoute", "one"), topic=T)
         assert isinstance(connection, GrpcConnection)
         assert list(connection.clients) == ["one"]
+
+
+async def test_receives_that_are_cancelled_leave_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with embedded_broker() as broker, wired(with_topic(broker)) as wire:
+        assert broker.controller.server is not None
+        (connection,) = broker.controller.server.served
+        assert isinstance(connection, GrpcConnection)
+        for _ in range(100):
+            wire.begin("ReceiveMessage", **receive_fields("T", "G"))
+            await wire.flush()
+            (client,) = connection.clients.values()
+            assert client.link.unanswered == 1
+            wire.client.connection.reset_stream(max(wire.client.answers), 8)
+            await wire.flush()
+            assert client.link.unanswered == 0
+        assert broker.controller.parts.pop.services.hold.pops.count == 0
+        await wire.call("QueryRoute", topic=T)  # not too many resets
+        assert not wire.has_ended
