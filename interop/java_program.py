@@ -55,6 +55,12 @@ def grpc_command(version: str, *arguments: str, folder: Path) -> list[str]:
     return class_archive.with_archive([*command, *arguments])
 
 
+def grpc_load_command(version: str, *arguments: str, folder: Path) -> list[str]:
+    """The command that runs GrpcLoad; see `grpc_command`. It has a heap for a load."""
+    classes = compile_java(version, folder="grpc", also=("Json.java",), jar_set="grpc")
+    return ["java", "-Xmx512m", f"-Duser.home={folder}", "-cp", classes, "GrpcLoad", *arguments]
+
+
 def run_java(
     version: str,
     program: str,
