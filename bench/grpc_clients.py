@@ -5,7 +5,8 @@
 
 Both servers and a client for each run all the time; all but one pair are stopped by signals. After
 the warm-up, windows of the pairs follow each other in turn. `send` keeps calls in flight;
-`receive` receives 32 messages at a time of what was sent before, and acknowledges each.
+`--modes send,receive` also receives what was sent, 32 messages at a time, and acknowledges each; of
+Apache's proxy this consumer has received nothing yet, for a reason that is not found.
 """
 
 from __future__ import annotations
@@ -160,12 +161,16 @@ def _load(side: Side, folder: Path, mode: str, in_flight: int, size: int) -> Lin
 
 
 def _begin_group(side: Side, folder: Path) -> None:
-    """Have the group begin before the messages: a new one would at the end."""
-    client = _load(side, folder, "receive", 2 * QUEUES, 1)
+    """Have the group begin before the messages: a new one would at the end.
+
+    Apache's broker notes where a group is in a queue when the queue has messages.
+    """
+    clients = [_load(side, folder, mode, 2 * QUEUES, 1) for mode in ("receive", "send")]
     try:
         time.sleep(BEGIN_S)
     finally:
-        client.kill()
+        for client in clients:
+            client.kill()
 
 
 def _measure(
@@ -195,14 +200,14 @@ def _measure(
         rates, cpu = spread_of(side.rates), spread_of(side.cpu_us)
         results.append(
             Result(
-                mode,
-                side.peer,
-                f"{rates.median:,.0f} ({rates.low:,.0f} … {rates.high:,.0f})",
-                f"{cpu.median:.1f} ({cpu.low:.1f} … {cpu.high:.1f})",
-                side.failed,
-                side.start_s,
-                side.started_mb,
-                resident_mb(*side.server_pids),
+                mode=mode,
+                peer=side.peer,
+                rate=f"{rates.median:,.0f} ({rates.low:,.0f} … {rates.high:,.0f})",
+                cpu_us=f"{cpu.median:.1f} ({cpu.low:.1f} … {cpu.high:.1f})",
+                failed=side.failed,
+                start_s=side.start_s,
+                started_mb=side.started_mb,
+                memory_mb=resident_mb(*side.server_pids),
             )
         )
     return results
@@ -210,7 +215,7 @@ def _measure(
 
 def main(
     peers: Annotated[str, typer.Option(help="Measure these.")] = "apache-5.5.0,trocket",
-    modes: Annotated[str, typer.Option(help="Measure these.")] = "send,receive",
+    modes: Annotated[str, typer.Option(help="Measure these.")] = "send",
     in_flight: Annotated[int, typer.Option(min=1, help="Sends in flight.")] = 64,
     receives: Annotated[int, typer.Option(min=1, help="Receives in flight.")] = 16,
     size: Annotated[int, typer.Option(min=1, help="Bytes of a body.")] = 128,
