@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from .missing import forget
 
     words = list(sys.argv[1:] if arguments is None else arguments)
+    forget()
     try:
         return run_guarded(lambda: _run(words), say_error)
     except ModuleNotFoundError as error:
@@ -54,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     finally:
         errors_as_json.set(False)
-        forget()
 
 
 def _run(words: list[str]) -> int:
