@@ -20,6 +20,7 @@ from ..grpc_protocol.enums import Code
 from ..grpc_protocol.session import Asked, Call, Cancelled, GrpcSession, GrpcStatus, HalfClosed
 from ..remoting.address_limits import PeerAddress
 from ..remoting.channel import Channel
+from ..remoting.connection import CROWDED_FIRST_FRAME_S, LAST_ANSWERS_S, reader_of
 from ..remoting.hosts import host_of
 from ..remoting.server import RemotingServer
 from ..remoting.transport import SocketTransport, StreamTransport
@@ -36,9 +37,6 @@ _failures = FailureLog(logger)
 CLIENTS_MAX: Final = 1_000
 """Clients of one connection; a program has one or a few, a relay may have hundreds. Each takes some
 15 KB."""
-
-LAST_OUTPUT_S: Final = 1.0
-"""How long the last bytes to a peer that broke the protocol may take."""
 
 _LOST: Final = "That connection is closed; others are still served"
 
@@ -160,19 +158,7 @@ class GrpcConnection:
         self.channel.close("the server failed")
 
     async def _read_socket(self, transport: SocketTransport) -> None:
-        def on_readable() -> None:
-            try:
-                data = transport.receive_nowait()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self.channel.close(f"connection lost: {error}")
-                return
-            except MemoryError:
-                self.channel.run_out_of_memory("reading what it sent")
-                return
-            self.take(data)
-
+        on_readable = reader_of(transport, self.channel, self.take)
         while await self._may_read():
             self._attention = trio.Event()
             transport.start_reading(on_readable)
@@ -195,7 +181,7 @@ class GrpcConnection:
             logger.warning(
                 "%(peer)s: closed: %(error)s", {"peer": channel.remote_address, "error": broken}
             )
-            with trio.move_on_after(LAST_OUTPUT_S):
+            with trio.move_on_after(LAST_ANSWERS_S):
                 await channel.wait_sent()
             channel.close(broken)
         await channel.wait_writable()
@@ -222,10 +208,10 @@ class GrpcConnection:
                 match event:
                     case Asked(call, message):
                         self._ask(call, message)
-                    case Cancelled(call) | HalfClosed(call):
-                        exchange = self._exchanges.get(call)
-                        if exchange is not None:
-                            self._left(exchange, event)
+                    case Cancelled(call) if call in self._exchanges:
+                        self._cancelled(self._exchanges[call])
+                    case HalfClosed(call) if call in self._exchanges:
+                        self._exchanges[call].finish()
             self._serve_links()
             self._mark()
         except MemoryError:
@@ -245,26 +231,14 @@ class GrpcConnection:
         exchange = self._exchanges.get(call)
         if exchange is None:
             method = self._methods[call.path]
-            client = Client("", "", "")
-            refusal: Refused | None = None
-            if method.needs_client:
-                try:
-                    client = self._client_of(call)
-                except Refused as refused:
-                    refusal = refused
-            exchange = Exchange(self, self._service, call, client, method)
-            if refusal is not None:
-                method.refuse(exchange, refusal)
+            try:
+                client = self._client_of(call) if method.needs_client else Client("", "", "")
+            except Refused as refused:
+                unknown = Exchange(self, self._service, call, Client("", "", ""), method)
+                method.refuse(unknown, refused)
                 return
-            self._exchanges[call] = exchange
+            exchange = self._exchanges[call] = Exchange(self, self._service, call, client, method)
         exchange.serve(message)
-
-    def _left(self, exchange: Exchange, event: Cancelled | HalfClosed) -> None:
-        """The client has given a call up, or will send nothing more."""
-        if isinstance(event, Cancelled):
-            self._cancelled(exchange)
-        else:
-            exchange.finish()
 
     def _cancelled(self, exchange: Exchange) -> None:
         self._exchanges.pop(exchange.call, None)
@@ -386,7 +360,7 @@ class GrpcConnection:
         reason = self._unread_reason(now_s)
         limit = "unreadAnswersTimeoutSeconds" if reason else ""
         if not reason and not self._has_called:
-            if is_crowded and silent_s > 2:
+            if is_crowded and silent_s > CROWDED_FIRST_FRAME_S:
                 limit = "connectionsMax"
                 reason = "it made no call, and nine tenths of all connections are taken"
             elif silent_s > self._limits.first_frame_s:

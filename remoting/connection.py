@@ -52,8 +52,8 @@ READ_SIZE_MIN: Final = 4 * 1024
 
 _FAILED: Final = State.FAILED
 
-_LAST_ANSWERS_S = 1.0
-"""How long sending the answers to the frames before a malformed one may take."""
+LAST_ANSWERS_S: Final = 1.0
+"""How long sending the last answers to a peer that broke the protocol may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +180,7 @@ class Connection:
     async def _read_socket(self, transport: SocketTransport) -> None:
         """Let the poller read; wait for the end, and pause for a peer that does not read."""
 
-        def on_readable() -> None:
-            try:
-                data = transport.receive_nowait()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self.channel.close(f"connection lost: {error}")
-                return
-            except MemoryError:
-                self.channel.run_out_of_memory("reading what it sent")
-                return
-            self.take(data)
-
+        on_readable = reader_of(transport, self.channel, self.take)
         while await self._may_read():
             self._attention = trio.Event()
             transport.start_reading(on_readable)
@@ -222,7 +210,7 @@ class Connection:
             logger.warning(
                 "%(peer)s: closed: %(error)s", {"peer": channel.remote_address, "error": error}
             )
-            with trio.move_on_after(_LAST_ANSWERS_S):
+            with trio.move_on_after(LAST_ANSWERS_S):
                 await channel.wait_sent()
             channel.close(str(error))
         await channel.wait_writable()
@@ -492,6 +480,31 @@ class Connection:
             channel.memory.refusals.note(limit, channel.remote_address, f"closed: {reason}")
             channel.close(reason)
         return bool(reason)
+
+
+def reader_of(
+    transport: SocketTransport, channel: Channel, take: Callable[[bytes], None]
+) -> Callable[[], None]:
+    """What a poller calls for a connection of any protocol: receives bytes, and passes them on.
+
+    Args:
+      take: processes them; empty at the end. It does not raise.
+    """
+
+    def on_readable() -> None:
+        try:
+            data = transport.receive_nowait()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            channel.close(f"connection lost: {error}")
+            return
+        except MemoryError:
+            channel.run_out_of_memory("reading what it sent")
+            return
+        take(data)
+
+    return on_readable
 
 
 def _refused(request: RemotingCommand, refusal: RequestRefused) -> RemotingCommand:
