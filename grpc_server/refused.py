@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ..grpc_protocol.enums import Code
@@ -18,7 +19,7 @@ class Refused(Exception):
         self.text = text
 
 
-_CODES: Final = {
+_CODES: Final[Mapping[int, Code]] = {
     ResponseCode.SUCCESS: Code.OK,
     ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
@@ -36,8 +37,5 @@ _CODES: Final = {
 
 def refusal_of(answer: RemotingCommand) -> Refused:
     """What the answer of a broker, which is no success, says to a gRPC client."""
-    code = Code.INTERNAL_SERVER_ERROR
-    for known, mapped in _CODES.items():
-        if answer.code == known:
-            code = mapped
+    code = _CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR)
     return Refused(code, answer.remark or f"the broker answered with code {answer.code}")

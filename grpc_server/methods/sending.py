@@ -9,6 +9,7 @@ Source: proxy/grpc/v2/producer/SendMessageActivity.java, RecallMessageActivity.j
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ from .transactions import transaction_id
 _OF_BATCH: Final = {"c": "TBW102", "d": "4", "m": "true"}
 """Fields of a batch; brokers read the first two of batches in any case."""
 
-_NOT_SAFE: Final = {
+_NOT_SAFE: Final[Mapping[int, Code]] = {
     ResponseCode.FLUSH_DISK_TIMEOUT: Code.MASTER_PERSISTENCE_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
@@ -163,7 +164,7 @@ def consistent_hash(key: int, count: int) -> int:
 
 def _sent(exchange: Exchange, message_ids: list[str], answer: RemotingCommand) -> None:
     """Answer a send as the broker has."""
-    code = _NOT_SAFE.get(ResponseCode(answer.code)) if answer.code in _NOT_SAFE else None
+    code = _NOT_SAFE.get(answer.code)
     if answer.code != ResponseCode.SUCCESS and code is None:
         raise refusal_of(answer)
     service = exchange.service

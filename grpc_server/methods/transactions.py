@@ -10,6 +10,7 @@ Source: proxy/grpc/v2/transaction/EndTransactionActivity.java, channel/GrpcClien
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ...grpc_protocol.enums import Code, TransactionResolution, TransactionSource
@@ -145,9 +146,10 @@ def _print_stack(service: Service, client: Client, command: RemotingCommand) -> 
         client.link.answer(command.answer(body=RunningInfoOfGrpc(jstack=stack).to_body()))
 
     order = service.messages.PrintThreadStackTraceCommand(nonce=nonce)
-    _wait_for_report(service, client, command, nonce, reported)
-    if not _tell(service, client, print_thread_stack_trace_command=order):
-        _no_stream(client, command, nonce)
+    if _tell(service, client, print_thread_stack_trace_command=order):
+        _wait_for_report(client, nonce, reported)
+    else:
+        _answer_no_stream(client, command)
 
 
 class ConsumedDirectly(Body):
@@ -177,9 +179,10 @@ def _verify_message(service: Service, client: Client, command: RemotingCommand) 
             invisible_ms=0,
         )  # fmt: skip
         order = service.messages.VerifyMessageCommand(nonce=nonce, message=message)
-        _wait_for_report(service, client, command, nonce, reported)
-        if not _tell(service, client, verify_message_command=order):
-            _no_stream(client, command, nonce)
+        if _tell(service, client, verify_message_command=order):
+            _wait_for_report(client, nonce, reported)
+        else:
+            _answer_no_stream(client, command)
         return
 
 
@@ -187,15 +190,12 @@ REPORTS_MAX: Final = 100
 """What the broker may have asked a client that it has not reported; the oldest is forgotten."""
 
 
-def _wait_for_report(
-    service: Service, client: Client, command: RemotingCommand, nonce: str, reported: Any
-) -> None:
+def _wait_for_report(client: Client, nonce: str, reported: Callable[[Any], None]) -> None:
     if len(client.reports) >= REPORTS_MAX:
         del client.reports[next(iter(client.reports))]
     client.reports[nonce] = reported
 
 
-def _no_stream(client: Client, command: RemotingCommand, nonce: str) -> None:
-    client.reports.pop(nonce, None)
+def _answer_no_stream(client: Client, command: RemotingCommand) -> None:
     text = f"the client {client.id} has no telemetry stream now"
     client.link.answer(command.answer(ResponseCode.SYSTEM_ERROR, text))

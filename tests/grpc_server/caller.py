@@ -19,7 +19,7 @@ DATE: Final = "20261128T120000Z"
 
 
 class Caller:
-    """A client with an id of its own, on a connection of its own."""
+    """A client on its own connection."""
 
     def __init__(
         self,
