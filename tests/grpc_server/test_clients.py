@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+import trio
 
 from trocket.client import Admin
 from trocket.grpc_protocol.enums import ClientType
@@ -192,3 +193,23 @@ def test_a_transaction_that_is_not_decided_yet_stays_open(broker: Broker, caller
         )
         assert answer.status.code == 20000
         assert len(broker.messages("Open")) == count
+
+
+async def test_the_broker_asks_a_consumer_for_its_stacks(broker: Broker) -> None:
+    broker.create_topic("Asked")
+    with Caller(broker.broker_address, "asked@1") as caller:
+        commands = Commands(caller.consumer_settings("AskedGroup", "Asked"))
+        stream = iter(caller.telemetry(commands))
+        assert next(stream).status.code == 20000
+        assert caller.call("Heartbeat", group={"name": "AskedGroup"}).status.code == 20000
+
+        def report() -> None:
+            nonce = next(stream).print_thread_stack_trace_command.nonce
+            stack = {"nonce": nonce, "thread_stack_trace": "main: waits"}
+            commands.put(MESSAGES.TelemetryCommand(thread_stack_trace=stack))
+
+        async with Admin(broker.url) as admin, trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, report)
+            info = await admin.running_info("AskedGroup", "asked@1", with_stacks=True)
+        assert info.stacks == "main: waits"
+        commands.put(None)
