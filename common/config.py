@@ -21,7 +21,7 @@ import enum
 import math
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path, PurePath
@@ -346,6 +346,20 @@ def to_properties(config: Any) -> list[tuple[str, str]]:
     return pairs
 
 
+def to_text(config: Any, keys: Collection[str]) -> bytes:
+    """The body of a server's answer about its settings: a line `key=value` for each of the keys
+    that has a value, sorted."""
+    pairs = sorted((key, value) for key, value in to_properties(config) if key in keys)
+    return "".join(f"{key}={value}\n" for key, value in pairs).encode()
+
+
+def live_keys(config: type[Any]) -> frozenset[str]:
+    """The keys of a configuration's class that may change while the server runs; see `setting`."""
+    return frozenset(
+        key_of(field) for field in dataclasses.fields(config) if "live" in field.metadata
+    )
+
+
 def property_line(key: str, value: str) -> str:
     """One line of a properties file with its end; the value is escaped as necessary."""
     return f"{key}={_escape(value)}\n"
@@ -441,6 +455,7 @@ def _text(value: Any) -> str:
 
 
 _FILES: Final[Mapping[str, str]] = {
+    "keys/controller.txt": "controller.conf, the file of the controller",
     "keys/namesrv.txt": "namesrv.conf, the file of the name server",
     "keys/store.txt": "broker.conf, the file of the broker",
     "keys/broker.txt": "broker.conf, the file of the broker",
@@ -469,6 +484,11 @@ def other_file_of(key: str) -> str | None:
     A server asks for keys that its own file does not have.
     """
     return _other_files().get(key)
+
+
+def keys_of_file(file: str) -> list[str]:
+    """The keys that only one program's file has, by a section of `other_files.txt`."""
+    return [key for key, each in _other_files().items() if each == file]
 
 
 def _unknown(entry: Entry, names: Sequence[str], path: str) -> ConfigError:

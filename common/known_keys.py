@@ -27,8 +27,10 @@ _OURS: Final = "trocket"
 EFFECTS: Final[Mapping[str, str]] = {
     "batch": "how messages are laid out does not depend on it; compaction is not there yet",
     "cold": "flow control of cold data is not there",
+    "consensus": "controllers do not vote here: their state is in one file, or in etcd",
     "delay": "delayed and timed messages come without it: they are kept in another way",
     "discovery": "name servers are those of namesrvAddr, and every registration is whole",
+    "elsewhere": "it is a key of controller.conf: a controller is another process here",
     "filters": "SQL filters do not depend on it; tag filters need no setting",
     "fixed": "RocketMQ does not read this key either: the path follows from storePathRootDir",
     "gone": "RocketMQ itself does not read this key any more",
@@ -39,7 +41,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
     "other": "it is not there yet",
     "pop": "pop consumption comes without it: its records are written and read without it",
-    "replication": "who is master is set by an operator: no controller, acting master or DLedger",
+    "replication": "acting masters and DLedger commit logs are not there",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
     "security": "accounts are in config/auth.json and all in memory: there is nothing to tune here",
@@ -55,7 +57,7 @@ EFFECTS: Final[Mapping[str, str]] = {
 ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     "cold": ("SET_COMMITLOG_READ_MODE", "UPDATE_COLD_DATA_FLOW_CTR_CONFIG"),
     "lite": ("LITE_SUBSCRIPTION_CTL", "POP_LITE_MESSAGE"),
-    "replication": ("CONTROLLER_REGISTER_BROKER", "CONTROLLER_ELECT_MASTER"),
+    "replication": ("EXCHANGE_BROKER_HA_INFO",),
 }
 """Request codes that no server serves while a section's text says that its feature is missing; a
 test compares them with the servers' tables, so that the message goes when the feature comes."""

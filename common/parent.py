@@ -18,6 +18,11 @@ STARTED_BY: Final = os.getppid()
 """The id of the parent at the import of this module, which is early in the process."""
 
 
+def has_ended() -> bool:
+    """Whether the process that started this one has ended."""
+    return os.getppid() != STARTED_BY
+
+
 async def wait_for_its_end() -> None:
     """Return when the process that started this one has ended, however it ended."""
     import trio

@@ -28,11 +28,6 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def one_line(message: object) -> str:
-    """A string without line breaks, such as an error's for a log or a terminal."""
-    return " ".join(str(message).split())
-
-
 def printable(text: str) -> str:
     """A string with its control characters, such as `\\n` and `\\x1b`, escaped."""
     if text.isprintable():

@@ -20,7 +20,8 @@ GROUP_LENGTH_MAX: Final = 120
 """Characters of a group's name: with its prefix it must fit a retry topic."""
 
 _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]*", re.ASCII)
-_ALLOWED_TEXT: Final = "^[%|a-zA-Z0-9_-]+$"
+ALLOWED_TEXT: Final = "^[%|a-zA-Z0-9_-]+$"
+"""The pattern of these names, as texts for users have it."""
 
 
 def has_allowed_characters(name: str) -> bool:
@@ -42,7 +43,7 @@ def refuse_topic(topic: str | None, *, length_max: int = TOPIC_LENGTH_MAX) -> st
     if not has_allowed_characters(topic):
         return (
             f"The specified topic: {topic}, contains illegal characters, "
-            f"allowing only {_ALLOWED_TEXT}"
+            f"allowing only {ALLOWED_TEXT}"
         )
     if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
         if len(topic) > RETRY_OR_DLQ_TOPIC_LENGTH_MAX:
@@ -68,7 +69,7 @@ def refuse_group(group: str | None) -> str | None:
     if _ALLOWED.fullmatch(group) is None:
         return (
             f"The specified group: {group}, contains illegal characters, "
-            f"allowing only {_ALLOWED_TEXT}"
+            f"allowing only {ALLOWED_TEXT}"
         )
     if len(group) > GROUP_LENGTH_MAX:
         return f"The specified group: {group}, is longer than group max length: {GROUP_LENGTH_MAX}"

@@ -210,14 +210,15 @@ class StateFiles:
         self,
         file: StateFile,
         interval_s: Callable[[], float],
-        before: Callable[[], Awaitable[None]],
+        before: Callable[[], Awaitable[bool]],
         refresh: Callable[[], None] = lambda: None,
     ) -> None:
         """Save a file at intervals, if its table changed, until cancelled.
 
         Args:
           interval_s: gives the seconds of the next interval.
-          before: called when it changed; raises StoreIOError if it must not be saved now.
+          before: called when it changed, with its text already taken; returns whether it may be
+            saved now, else the next interval tries again. Raises: StoreIOError: it must not be.
           refresh: called at each interval, before the table is checked for changes.
         """
         while True:
@@ -243,15 +244,16 @@ class StateFiles:
         self._in_work.remove(file)
 
     async def _save(
-        self, file: StateFile, before: Callable[[], Awaitable[None]] | None = None
+        self, file: StateFile, before: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
         """Save a file in steps, and in a worker thread; on a disk in memory without a thread."""
         # Taken before the steps: a save that begins during them has a newer text.
         number = self._next_number()
         try:
             text = await in_steps(file.begin_save())
-            if before is not None:
-                await before()
+            if before is not None and not await before():
+                file.abandon_save()
+                return
             if self._disk.threaded:
                 await trio.to_thread.run_sync(self._write, file.name, text, number)
             else:

@@ -17,7 +17,8 @@ import enum
 import errno
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import trio
@@ -101,6 +102,20 @@ def open_listener(host: str, port: int) -> socket.socket:
             hint = f": {who_has(host, port)}"
         raise OSError(error.errno, f"cannot listen on {where} ({error.strerror}){hint}") from error
     return sock
+
+
+@contextmanager
+def closed_at_end(listeners: Iterable[socket.socket | None]) -> Iterator[None]:
+    """Close listeners at the end of the block.
+
+    Their acceptors do so, too; but a server that ends while it starts has not given them to one.
+    """
+    try:
+        yield
+    finally:
+        for listener in listeners:
+            if listener is not None:
+                listener.close()
 
 
 class Acceptor:

@@ -9,12 +9,10 @@ Java counterpart: NettyRemotingClient.
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
-from ..common.config import ConfigError
 from ..common.supervision import FailureLog, contained
 from .channel import Channel, Processor
 from .codec import RemotingCommand
@@ -22,27 +20,13 @@ from .connection import Connection, ConnectionLimits
 from .errors import RemotingConnectError, RemotingTimeoutError
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
+from .opener import CONNECT_TIMEOUT_S, Opener, OpenStream, split_address
 from .poller import SocketPoller
 from .signature import Credentials
 from .tls_client import ClientTls
-from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 
 _failures = FailureLog(logging.getLogger(__name__))
-
-CONNECT_TIMEOUT_S = 3.0
-"""RocketMQ: connectTimeoutMillis 3000."""
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[ipv6]:port`.
-
-    Raises: ValueError: it is neither.
-    """
-    host, separator, port = address.strip().rpartition(":")
-    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"{address!r} is not an address of the form host:port")
-    return host.strip("[]"), int(port)
 
 
 class RemotingClient:
@@ -73,17 +57,17 @@ class RemotingClient:
         on_channel_closed: Callable[[Channel], None] | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         credentials: Credentials | None = None,
-        open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
+        open_stream: OpenStream | None = None,
         tls: ClientTls | None = None,
     ) -> None:
         self._processors = {int(code): process for code, process in (processors or {}).items()}
         self._turn = turn or Turn()
         self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
-        self._connect_timeout_s = connect_timeout_s
+        self._opener = Opener(
+            self._poller, open_stream=open_stream, tls=tls, connect_timeout_s=connect_timeout_s
+        )
         self.credentials = credentials
-        self._open_stream = open_stream
-        self._tls = tls
         self._limits = ConnectionLimits()
         self._memory = MemoryBudget(default_budget())
         self._channels: dict[str, Channel] = {}
@@ -146,22 +130,17 @@ class RemotingClient:
         channel = self._channels.get(address)
         if channel is not None and not channel.closed:
             return channel
-        host, port = split_address(address)
+        split_address(address)  # before a lock is kept for it
         async with self._locks.setdefault(address, trio.Lock()):
             channel = self._channels.get(address)
             if channel is None or channel.closed:
-                channel = await self._connect(address, host, port)
+                channel = await self._connect(address)
         return channel
 
-    async def _connect(self, address: str, host: str, port: int) -> Channel:
+    async def _connect(self, address: str) -> Channel:
         if self._nursery is None:
             raise RemotingConnectError("the client is not running")
-        try:
-            with trio.fail_after(self._connect_timeout_s):
-                transport = await self._open_transport(address, host, port)
-        except (OSError, ConfigError, trio.TooSlowError) as error:
-            why = str(error) or f"no answer within {self._connect_timeout_s:g} s"
-            raise RemotingConnectError(f"cannot connect to {address}: {why}") from error
+        transport = await self._opener.open(address)
         connection = Connection(
             transport,
             self._processors,
@@ -175,27 +154,6 @@ class RemotingClient:
         self._channels[address] = connection.channel
         self._nursery.start_soon(self._run_connection, address, connection)
         return connection.channel
-
-    async def _open_transport(
-        self, address: str, host: str, port: int
-    ) -> SocketTransport | StreamTransport:
-        if self._open_stream is not None:
-            return StreamTransport(await self._open_stream(host, port), address)
-        trio_socket = (await trio.open_tcp_stream(host, port)).socket
-        # Without trio's wrapper, because SocketTransport waits and sends itself.
-        sock = socket.socket(fileno=trio_socket.detach())
-        try:
-            transport = SocketTransport(sock, self._poller)
-        except OSError:  # the peer has closed it already
-            sock.close()
-            raise
-        if self._tls is None:
-            return transport
-        try:
-            return await self._tls.connect(transport, host)
-        except BaseException:
-            transport.abort()
-            raise
 
     async def _run_connection(self, address: str, connection: Connection) -> None:
         meaning = "The next call opens a new one"

@@ -4,6 +4,8 @@
 
     rocketmq://access:secret@host:9876;[::1]:9876?namespace=ns&instance=name&tls=true
     rocketmq://host:9876?tls_ca=/etc/rocketmq/ca.crt&tls_cert=client.crt&tls_key=client.key
+    rocketmq+grpc://host:8081;host2:8081        the endpoints of a gRPC service
+    rocketmq+grpcs://host:8081                  the same with TLS
     host:9876;host2
 
 The last form is RocketMQ's namesrvAddr. In the others, the parts before the `@` and after the
@@ -29,12 +31,19 @@ from .tls_options import TlsOptions, TlsSettings, read_truth
 URL_SCHEME: Final = "rocketmq://"
 """The scheme of trocket's cluster URLs; not in RocketMQ."""
 
+GRPC_SCHEMES: Final = ("rocketmq+grpc://", "rocketmq+grpcs://")
+"""The schemes of URLs of servers that speak gRPC, without and with TLS."""
+
 DEFAULT_INSTANCE_NAME: Final = "DEFAULT"
 """Placeholder for a name that is unique to the process. Source: ClientConfig.instanceName."""
 
 DEFAULT_PORT: Final = 9876
 """Default port of a name server. Source: NamesrvStartup."""
 
+GRPC_PORT: Final = 8081
+"""Default port of a gRPC service. Source: ProxyConfig.grpcServerPort."""
+
+_SCHEMES: Final = (URL_SCHEME, *GRPC_SCHEMES)
 _NAME_SERVERS_COUNT_MAX: Final = 64  # RocketMQ's documents show three
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[|a-zA-Z0-9_-]+", re.ASCII)
@@ -48,14 +57,15 @@ class ClientUrl:
     """A parsed URL.
 
     Attributes:
-      name_servers: addresses of the name servers, `host:port` or `[::1]:9876`; at least one, each
-        once.
+      name_servers: addresses of the name servers, or of the endpoints of a gRPC service,
+        `host:port` or `[::1]:9876`; at least one, each once.
       namespace: namespace of topics and groups; None: none.
       instance_name: instance name for the client id; None (also for "DEFAULT"): a unique one.
       tls: False: connections use no TLS; True: they do, and servers are trusted that the system's
         authorities have signed; or TlsOptions.
       access_key, secret_key: keys of the account, both or neither. The secret is never shown.
       security_token: token of a temporary account, or None; never shown.
+      speaks_grpc: the addresses are those of a gRPC service.
     """
 
     name_servers: tuple[str, ...]
@@ -65,6 +75,7 @@ class ClientUrl:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     security_token: str | None = field(default=None, repr=False)
+    speaks_grpc: bool = False
 
     @property
     def credentials(self) -> Credentials | None:
@@ -82,7 +93,8 @@ def parse_url(text: str) -> ClientUrl:
     text = text.strip()
     if not text:
         raise ValueError(f"the address is empty: {_EXAMPLE}")
-    if not text.lower().startswith(URL_SCHEME):
+    scheme = next((each for each in _SCHEMES if text.lower().startswith(each)), None)
+    if scheme is None:
         other = _OTHER_SCHEME.match(text)
         if other is not None:
             raise ValueError(
@@ -90,7 +102,7 @@ def parse_url(text: str) -> ClientUrl:
                 f"write {URL_SCHEME}host:port, or host:port alone"
             )
         return ClientUrl(parse_name_servers(text))
-    rest = text[len(URL_SCHEME) :]
+    rest = text[len(scheme) :]
     hosts, has_query, query = rest.partition("?")
     userinfo, has_account, hosts = hosts.rpartition("@")
     if "@" in query:
@@ -100,16 +112,23 @@ def parse_url(text: str) -> ClientUrl:
     if has_account:
         access_key, secret_key = _account(userinfo)
     values = _query(query) if has_query else {}
-    tls = _tls({name: values.pop(name) for name in list(values) if name in _TLS})
+    speaks_grpc = scheme in GRPC_SCHEMES
+    given_tls = {name: values.pop(name) for name in list(values) if name in _TLS}
+    if scheme == GRPC_SCHEMES[1]:
+        if given_tls.get("enabled") is False:
+            raise ValueError(f"tls=false, and {scheme}: write {GRPC_SCHEMES[0]} for no TLS")
+        given_tls["enabled"] = True
+    tls = _tls(given_tls)
     if "security_token" in values and access_key is None:
         raise ValueError(
             "security_token without an account: write access:secret@ before the name servers"
         )
     return ClientUrl(
-        parse_name_servers(hosts.removesuffix("/")),
+        parse_name_servers(hosts.removesuffix("/"), GRPC_PORT if speaks_grpc else DEFAULT_PORT),
         access_key=access_key,
         secret_key=secret_key,
         tls=tls,
+        speaks_grpc=speaks_grpc,
         **values,
     )
 
@@ -137,8 +156,11 @@ def _account(userinfo: str) -> tuple[str, str]:
     return access, secret
 
 
-def parse_name_servers(text: str) -> tuple[str, ...]:
-    """Parse `host:port;host:port`; the default port is 9876, and a `;` at the end is ignored.
+def parse_name_servers(text: str, port: int = DEFAULT_PORT) -> tuple[str, ...]:
+    """Parse `host:port;host:port`; a `;` at the end is ignored.
+
+    Args:
+      port: of addresses without one.
 
     Returns: the addresses, `host:port`, in their order, without duplicates.
     Raises: ValueError: there are none, too many, or an invalid one.
@@ -156,10 +178,11 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
         raise ValueError(
             f"{len(items)} name servers are given, at most {_NAME_SERVERS_COUNT_MAX} are allowed"
         )
-    return tuple(dict.fromkeys(_name_server(*each) for each in enumerate(items, 1)))
+    found = (_name_server(number, item, port) for number, item in enumerate(items, 1))
+    return tuple(dict.fromkeys(found))
 
 
-def _name_server(number: int, item: str) -> str:
+def _name_server(number: int, item: str, default_port: int) -> str:
     where = f"name server {number} ({item[:_SHOWN_CHARS_MAX]!r})"
     if not item:
         raise ValueError(f"name server {number} is empty: {_EXAMPLE}, and a ';' only between two")
@@ -178,7 +201,7 @@ def _name_server(number: int, item: str) -> str:
         if not _HOST.fullmatch(host):
             raise ValueError(f"{where} has no host of letters, digits, '.', '-', '_': {_EXAMPLE}")
     if not has_port:
-        return f"{host}:{DEFAULT_PORT}"
+        return f"{host}:{default_port}"
     if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535):
         raise ValueError(f"{where} {_wrong_port(item, port)}")
     return f"{host}:{int(port)}"

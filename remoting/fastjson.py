@@ -13,6 +13,7 @@ Source: recordings of 4.9.7 (fastjson 1) and 5.5.0 (fastjson 2); the grammar of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from typing import Final
 
@@ -53,6 +54,9 @@ def loads(document: bytes | str, *, tolerant_size_max: int | None = None) -> obj
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         if tolerant_size_max is None:
             tolerant_size_max = TOLERANT_SIZE_MAX
+            value = _loads_queue_keys(data)
+            if value is not None:
+                return value
         # The tolerant reader takes up to 0.4 s per MiB, and peers choose what they send.
         if len(data) > tolerant_size_max:
             raise RemoteProtocolError(
@@ -80,6 +84,97 @@ def loads_in_steps(document: bytes) -> Generator[None, None, object]:
             f"{TOLERANT_SIZE_MAX}"
         )
     return read_in_steps(_text(document))
+
+
+_TOPIC, _BROKER_NAME, _QUEUE_ID = (
+    rb'"topic":"(?P<topic>[^"\\]*+)"',
+    rb'"brokerName":"(?P<broker>[^"\\]*+)"',
+    rb'"queueId":(?P<queue>-?[0-9]{1,10}+)',
+)
+_QUEUE_KEYS: Final = [
+    re.compile(rb"(?<=[{,])\{" + b",".join(members) + rb"\}:")
+    for members in ((_BROKER_NAME, _QUEUE_ID, _TOPIC), (_TOPIC, _BROKER_NAME, _QUEUE_ID))
+]
+"""A MessageQueue as the key of a map, as Java writes it, and as we do. They do not match inside of
+a string: the quote after the bracket would end the string, and no letter follows that."""
+_MARKED: Final = rb'"\\u0000\g<broker>\\u0000\g<queue>\\u0000\g<topic>":'
+_NUL: Final = "\0"
+_STEP_ITEMS: Final = 100
+"""Items of a list in one step: such as the progress of a hundred groups."""
+
+
+def _loads_queue_keys(data: bytes) -> object:
+    """Read a document that is plain JSON but for maps with queues as their keys, much faster.
+
+    Returns: as `loads`; None: it is no such document.
+    """
+    marked = _marked(data)
+    return None if marked is None else _with_queue_keys(marked)
+
+
+def loads_queue_keys_in_steps(data: bytes) -> Generator[None, None, object]:
+    """Read a document that is plain JSON but for maps with queues as their keys, in steps.
+
+    Args:
+      data: UTF-8, as `check_size` allows. The first step takes 20 ms per MiB: it is not for what
+        clients send to a server.
+    Returns: a generator that yields between the steps, and returns what `loads` does; None: it is
+      no such document.
+    """
+    marked = _marked(data)
+    yield
+    if marked is None or not isinstance(marked, dict):
+        return None if marked is None else _with_queue_keys(marked)
+    read: dict[object, object] = {}
+    for key, member in marked.items():
+        at = _key(key)
+        if not isinstance(member, list):
+            read[at] = _with_queue_keys(member)
+            continue
+        items: list[object] = []
+        read[at] = items
+        for begin in range(0, len(member), _STEP_ITEMS):
+            items.extend(_with_queue_keys(each) for each in member[begin : begin + _STEP_ITEMS])
+            yield
+    return read
+
+
+def _marked(data: bytes) -> object:
+    """A document with its queues as strings that begin with a NUL, which no other string has."""
+    if b"\\u0000" in data or b"\0" in data:
+        return None
+    plain, found = data, 0
+    for pattern in _QUEUE_KEYS:
+        plain, count = pattern.subn(_MARKED, plain)
+        found += count
+    if not found:
+        return None
+    try:
+        value = msgspec.json.decode(plain)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    # A key is one level deeper than the string that stands for it.
+    return None if _is_deeper(value, DEPTH_MAX - 1) else value
+
+
+def _with_queue_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {
+            _key(key): (_with_queue_keys(member) if isinstance(member, (dict, list)) else member)
+            for key, member in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _with_queue_keys(item) if isinstance(item, (dict, list)) else item for item in value
+        ]
+    return value
+
+
+def _key(text: str) -> str | FrozenObject:
+    if not text.startswith(_NUL):
+        return text
+    _, broker_name, queue_id, topic = text.split(_NUL)
+    return FrozenObject({"brokerName": broker_name, "queueId": int(queue_id), "topic": topic})
 
 
 def check_size(data: bytes) -> int:

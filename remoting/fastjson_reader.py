@@ -98,6 +98,8 @@ def _salted(value: object) -> object:
     """A replacement of a value for hashing: numbers become strings, whose hashes are salted."""
     # Otherwise a peer could send thousands of numbers with the same hash as keys, and each
     # insertion would compare a key with all others.
+    if type(value) is str:
+        return value
     if isinstance(value, (int, float)):
         whole = int(value)
         return f"#{whole}" if whole == value else f"#{value!r}"

@@ -133,6 +133,9 @@ CRC32: Final = Range("a CRC32 without its sign bit", 0, INT32_MAX, 32)
 BROKER_ID: Final = Range("a broker id", 0, INT64_MAX, 64)
 HEARTBEAT_BROKER_ID: Final = Range("a broker id", -1, INT64_MAX, 64)
 """-1: a broker whose controller has not chosen an id yet."""
+REPLICA_ID: Final = Range("a controller id", 1, INT64_MAX, 64)
+REPLICA_ID_OR_NONE: Final = Range("a controller id or -1", -1, INT64_MAX, 64)
+EPOCH: Final = Range("an epoch", 0, INT32_MAX, 32)
 CONTROLLER_INT: Final = Range("a number for controllers", INT32_MIN, INT32_MAX, 32)
 CONTROLLER_LONG: Final = Range("a number for controllers", INT64_MIN, INT64_MAX, 64)
 """The name server ignores these."""

@@ -19,6 +19,7 @@ from .bodies.pop import BatchAck, BatchAckMessageRequestBody
 from .codec import RemotingCommand
 from .errors import RemoteProtocolError
 from .headers.base import decode
+from .headers.consumer import ConsumerSendMsgBackRequestHeader
 from .headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -56,6 +57,9 @@ of bits. A message farther away is acknowledged alone."""
 BATCH_COUNT_MAX: Final = 1024
 """Messages in one batch of acknowledgements at most: some 100 KB, if each has an entry."""
 
+DEAD_LETTER_LEVEL: Final = -1
+"""The delay level of a message that is sent back to become a dead letter."""
+
 _ORDER_COUNT_PREFIX: Final = "qo"
 
 
@@ -77,10 +81,11 @@ class PopOrder(NamedTuple):
     """A pop in the order of each queue.
 
     Attributes:
-      attempt_id: identifies the pop when it is sent again, because its answer was lost.
+      attempt_id: identifies the pop when it is sent again, because its answer was lost; None: it
+        is never sent again.
     """
 
-    attempt_id: str
+    attempt_id: str | None
 
 
 class Popped(NamedTuple):
@@ -354,6 +359,34 @@ def change_header(
     )
 
 
+def dead_letter_header(
+    receipt: Receipt,
+    topic: str,
+    group: str,
+    *,
+    physical_offset: int,
+    message_id: str,
+    max_reconsume_times: int = 0,
+) -> ConsumerSendMsgBackRequestHeader:
+    """The fields of a request to copy a popped message to the group's dead-letter queue.
+
+    Args:
+      receipt, topic, group: see `ack_header`.
+      physical_offset: of the message in the commit log.
+      message_id: of the message, for the copy.
+      max_reconsume_times: how often the group delivers a message again.
+    """
+    return ConsumerSendMsgBackRequestHeader(
+        offset=physical_offset,
+        group=group,
+        delay_level=DEAD_LETTER_LEVEL,
+        origin_msg_id=message_id,
+        origin_topic=receipt.form.real_topic(topic, group),
+        max_reconsume_times=max_reconsume_times,
+        broker_name=receipt.broker_name,
+    )
+
+
 def read_change(answer: RemotingCommand, receipt: Receipt) -> Receipt:
     """The receipt that replaces one whose invisible time was changed.
 
@@ -379,13 +412,17 @@ class Settled(NamedTuple):
     receipt: Receipt
 
 
+def is_near(receipt: Receipt) -> bool:
+    """Whether an acknowledgement can share a batch with others of its pop."""
+    return 0 <= receipt.offset - receipt.start_offset < BATCH_SPAN_MAX
+
+
 def split_batch(settled: Iterable[Settled]) -> tuple[list[Settled], list[Settled]]:
     """Messages that can share a batch of acknowledgements, and those that are too far apart."""
     near: list[Settled] = []
     far: list[Settled] = []
     for each in settled:
-        distance = each.receipt.offset - each.receipt.start_offset
-        (near if 0 <= distance < BATCH_SPAN_MAX else far).append(each)
+        (near if is_near(each.receipt) else far).append(each)
     return near, far
 
 

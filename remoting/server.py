@@ -16,7 +16,7 @@ import trio
 from ..common.allocator import Trimmer
 from ..common.machine import FILES_RESERVE, connection_places
 from ..common.supervision import FailureLog, Supervisor, contained
-from .acceptor import Acceptor, open_listener
+from .acceptor import Acceptor, closed_at_end, open_listener
 from .address_limits import AddressLimits, PeerAddress
 from .burst_reader import RunProcessor
 from .channel import Channel, Processor
@@ -36,7 +36,7 @@ from .tls_server import ServerTls
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 
-__all__ = ["RemotingServer", "open_listener"]
+__all__ = ["RemotingServer", "closed_at_end", "open_listener"]
 
 logger = logging.getLogger(__name__)
 

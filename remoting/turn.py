@@ -39,6 +39,8 @@ class Turn:
     Attributes:
       active: a turn is running; written answers are sent at its end.
       dirty: channels with unsent answers.
+      outer: connections that others are inside of, flushed after them: what these answer is a part
+        of what they send.
       monitor: records slow bursts.
       request_times: counts requests; None: they are not counted.
     """
@@ -50,12 +52,14 @@ class Turn:
         "dirty",
         "monitor",
         "on_end",
+        "outer",
         "request_times",
     )
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self.active = self._is_flushing = False
         self.dirty: list[Writer] = []
+        self.outer: list[Writer] = []
         self.monitor = LoopMonitor()
         self.request_times: RequestTimes | None = None
         self.on_end = on_end
@@ -84,7 +88,7 @@ class Turn:
         finally:
             # Before the flush: what is written from here on belongs to no turn, and leaves at once.
             self.active = False
-            if self.dirty:
+            if self.dirty or self.outer:
                 self.flush()
 
     def flush(self) -> None:
@@ -97,8 +101,11 @@ class Turn:
             return
         self._is_flushing = True
         try:
-            while self.dirty:
-                dirty, self.dirty = self.dirty, []
+            while self.dirty or self.outer:
+                if self.dirty:
+                    dirty, self.dirty = self.dirty, []
+                else:
+                    dirty, self.outer = self.outer, []
                 for channel in dirty:
                     try:
                         channel.flush()

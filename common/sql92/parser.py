@@ -37,7 +37,7 @@ strings reaches it. RocketMQ has no limit."""
 _MARK: Final = re.compile(r"'(?:[^']|'')*+'?|--|/\*")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _VISIBLE: Final = re.compile(r"[^\r\n]")
-_TOKEN: Final = re.compile(r"'(?:[^']|'')*+'?|[A-Za-z_$][A-Za-z0-9_$]*+|[0-9.]++|<>|[<>]=|\S")
+TOKEN: Final = re.compile(r"'(?:[^']|'')*+'?|[A-Za-z_$][A-Za-z0-9_$]*+|[0-9.]++|<>|[<>]=|\S")
 
 
 def without_comments(text: str) -> str:
@@ -70,7 +70,7 @@ def check_tokens(text: str) -> None:
 
     Raises: FilterSyntaxError: more than TOKENS_MAX; at the first token above the limit.
     """
-    for count, token in enumerate(_TOKEN.finditer(text)):
+    for count, token in enumerate(TOKEN.finditer(text)):
         if count == TOKENS_MAX:
             line = 1 + text.count("\n", 0, token.start())
             column = token.start() - text.rfind("\n", 0, token.start())

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Final
+
 import msgspec
 
+from .. import fastjson
 from .base import Body, Int32, Int64
 from .heartbeat import SubscriptionData
 from .pop import BufferedCheckPointBody
 from .queues import MessageQueue
+
+GROUPS_PER_STEP: Final = 100
+"""Groups that are read in one step: with some queues each, a few milliseconds."""
+_GROUPS: Final = "consumeStatsList"
 
 
 class TopicOffset(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,6 +87,9 @@ class ConsumeStatsList(Body):
       broker_addr: the answering broker's.
       total_diff: messages that are not consumed, of all groups.
       total_inflight_diff: messages that are pulled but not consumed, of all groups.
+      members: not of RocketMQ, whose clients ignore it: how many members of each group are
+        connected, without groups that have none; None: it was not asked for, or the broker is not
+        trocket's.
     Source: RocketMQ 5.5.0 ConsumeStatsList.
     """
 
@@ -86,6 +97,29 @@ class ConsumeStatsList(Body):
     broker_addr: str | None = None
     total_diff: Int64 = 0
     total_inflight_diff: Int64 = 0
+    members: dict[str, Int32] | None = None
+
+    @classmethod
+    def from_body_in_steps(cls, body: bytes) -> Generator[None, None, ConsumeStatsList]:
+        """As `Body.from_body_in_steps`; an answer, which may have up to fastjson.SIZE_MAX bytes."""
+        fastjson.check_size(body)
+        tree = yield from fastjson.loads_queue_keys_in_steps(body)
+        if tree is None:
+            return (yield from super().from_body_in_steps(body))
+        return (yield from cls.from_tree_in_steps(tree))
+
+    @classmethod
+    def from_tree_in_steps(cls, tree: object) -> Generator[None, None, ConsumeStatsList]:
+        """As `Body.from_tree_in_steps`, with GROUPS_PER_STEP groups a step."""
+        groups = tree.get(_GROUPS) if isinstance(tree, dict) else None
+        if not isinstance(tree, dict) or not isinstance(groups, list):
+            return cls.from_tree(tree)
+        body = cls.from_tree({**tree, _GROUPS: []})
+        for begin in range(0, len(groups), GROUPS_PER_STEP):
+            yield
+            part = cls.from_tree({_GROUPS: groups[begin : begin + GROUPS_PER_STEP]})
+            body.consume_stats_list.extend(part.consume_stats_list)
+        return body
 
 
 class QueueTimeSpan(Body):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .base import Header, Int32, RpcRequestHeader, TopicRequestHeader
-from .fields import PagePlace, PageSize, QueueCount, Setting
+from .fields import PagePlace, PageSize, PhysicalOffset, QueueCount, Setting
 
 
 class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
@@ -99,6 +99,22 @@ class GetAllConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 43: not in RocketMQ, the page's last key; None: it is the last page."""
 
     last_topic_group: str | None = None
+
+
+class ExchangeHAInfoHeader(Header, frozen=True, kw_only=True):
+    """EXCHANGE_BROKER_HA_INFO (906): request of a slave without fields, and its master's answer.
+
+    Source: ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader of RocketMQ 5.5.0.
+
+    Attributes:
+      master_ha_address: "host:port" of the master's HA port; in a request, of the new master.
+      master_address: "host:port" of the master for requests.
+      master_flush_offset: physical offset up to which the master's log is on its device.
+    """
+
+    master_ha_address: str | None = None
+    master_address: str | None = None
+    master_flush_offset: PhysicalOffset | None = None
 
 
 class GetAllSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):

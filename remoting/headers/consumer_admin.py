@@ -74,9 +74,12 @@ class GetConsumeStatsInBrokerHeader(Header, frozen=True, kw_only=True):
 
     Attributes:
       is_order: only topics with ordered messages; Java's field begins as false.
+      with_members: not of RocketMQ, whose brokers ignore it: the answer has the number of connected
+        members of each group.
     """
 
     is_order: bool = False
+    with_members: bool | None = None
 
 
 class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):

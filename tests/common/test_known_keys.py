@@ -35,7 +35,8 @@ def test_a_table_is_well_formed(table: str) -> None:
 
 
 def test_every_effect_is_of_a_section() -> None:
-    assert {key.effect for key in read_keys(*TABLES).values()} == set(EFFECTS.values())
+    effects = {key.effect for table in TABLES for key in read_keys(table).values()}
+    assert effects == set(EFFECTS.values())
 
 
 def test_of_a_key_in_two_tables_the_later_one_counts() -> None:

@@ -143,18 +143,19 @@ async def test_a_text_made_in_steps_does_not_replace_what_was_saved_meanwhile() 
     assert unsealed(content(disk)) == (b"newer", True)
 
 
-async def test_a_lazy_file_is_saved_after_what_must_come_before_and_again_where_that_failed(
+async def test_a_lazy_file_is_saved_after_what_must_come_before_once_that_allows_it(
     autojump_clock: object,
 ) -> None:
     disk = MemoryDisk()
     table = Values(disk, is_lazy=True)
     came_before: list[bool] = []
 
-    async def before() -> None:
+    async def before() -> bool:
         await trio.lowlevel.checkpoint()
         came_before.append(disk.exists(PATH))
         if len(came_before) == 1:
             raise StoreIOError("log", "no fsync")
+        return len(came_before) > 2
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(table.files.run_lazy, table.file, lambda: 5.0, before)
@@ -164,7 +165,10 @@ async def test_a_lazy_file_is_saved_after_what_must_come_before_and_again_where_
         assert not disk.exists(PATH)
         await trio.sleep(10)
         assert came_before == [False, False]
+        assert not disk.exists(PATH)
+        await trio.sleep(5)
+        assert came_before == [False, False, False]
         assert content(disk) == b"0"
         await trio.sleep(10)
-        assert len(came_before) == 2
+        assert len(came_before) == 3
         nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ import trio.testing
 
 from trocket.common.connection_policy import ConnectionPolicy
 from trocket.remoting.channel import OUTBOX_HIGH_WATER, Channel, Deferred, Processor
-from trocket.remoting.client import RemotingClient, split_address
+from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode
 from trocket.remoting.connection import ConnectionLimits
 from trocket.remoting.errors import (
@@ -21,6 +21,7 @@ from trocket.remoting.errors import (
     RemotingTimeoutError,
     RequestRefused,
 )
+from trocket.remoting.opener import split_address
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.remoting.turn import Turn
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.common.steps import at_once
 from trocket.remoting import fastjson
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.fastjson import FrozenObject, dumps, loads
@@ -22,7 +23,15 @@ SCALARS = (
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
 )
-KEYS = st.recursive(
+QUEUES = st.builds(
+    lambda topic, broker, queue: FrozenObject(
+        {"brokerName": broker, "queueId": queue, "topic": topic}
+    ),
+    st.text(),
+    st.text(),
+    st.integers(-(2**31), 2**31 - 1),
+)
+KEYS = QUEUES | st.recursive(
     st.text() | INT64,
     lambda inner: st.dictionaries(inner, INT64 | st.text()).map(FrozenObject),
     max_leaves=8,
@@ -148,6 +157,40 @@ def test_the_tolerant_reader_agrees_on_json(value: Any) -> None:
 @given(FASTJSON)
 def test_what_is_written_with_bare_keys_is_read_back_the_same(value: Any) -> None:
     assert loads(dumps(value, quote_int_keys=False)) == value
+
+
+@given(st.dictionaries(QUEUES | st.text(), st.lists(FASTJSON, max_size=3), max_size=3))
+def test_tables_with_queues_as_keys_are_read_in_steps(value: Any) -> None:
+    written = dumps(value, quote_int_keys=False)
+    read = at_once(fastjson.loads_queue_keys_in_steps(written))
+    assert read in (value, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ',{"brokerName":"b","queueId":0,"topic":"t"}:',
+        '{"topic":"t","brokerName":"b","queueId":0}:',
+        "\0b\x000\0t",
+        "\\u0000b",
+    ],
+)
+def test_strings_that_resemble_queues_stay_strings(text: str) -> None:
+    queue = FrozenObject({"brokerName": text, "queueId": 0, "topic": text})
+    for value in ({queue: 1}, {queue: {text: text}}, {text: {queue: 2}, "a": [text]}):
+        written = dumps(value)
+        assert loads(written) == value
+        assert at_once(fastjson.loads_queue_keys_in_steps(written)) in (value, None)
+
+
+def test_many_queues_are_read_where_other_objects_as_keys_are_too_many() -> None:
+    table = {
+        FrozenObject({"brokerName": "broker-a", "queueId": number, "topic": "t" * 100}): number
+        for number in range(50_000)
+    }
+    written = dumps(table)
+    assert len(written) > fastjson.TOLERANT_SIZE_MAX
+    assert loads(written) == table
 
 
 @given(st.dictionaries(INT64, SET_VALUES))

@@ -21,6 +21,8 @@ from trocket.remoting.loop_monitor import (
 )
 from trocket.remoting.server import RemotingServer
 
+pytestmark = pytest.mark.slow_turns
+
 LOGGER = "trocket.remoting.loop_monitor"
 
 

@@ -20,8 +20,6 @@ from trocket.remoting.tls_server import HANDSHAKE_TIMEOUT_S
 from .test_connection import ECHO, RAW, REFUSE
 from .tls_support import Certificates, Listening, client_context, listening
 
-pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
-
 
 def hello() -> bytes:
     """The first message of a client's handshake."""

@@ -172,6 +172,7 @@ REQUEST_BODIES = [
     bodies.SetMessageRequestModeRequestBody,
     bodies.SubscriptionGroupConfig,
     bodies.SubscriptionGroupList,
+    bodies.SyncStateSet,
     bodies.TopicQueueMappingDetail,
     bodies.UnlockBatchRequestBody,
 ]

@@ -21,8 +21,6 @@ from trocket.remoting.metrics.http_server import (
 )
 from trocket.remoting.server import open_listener
 
-pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
-
 LONG = b"0123456789" * 1000
 
 
