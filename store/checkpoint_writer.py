@@ -58,7 +58,9 @@ class CheckpointWriter:
     """Records on disk what the next start may rely on. Owned by the store's task.
 
     Args:
-      dispatched_offset: returns the physical offset up to which the log is visible.
+      recorded_offset: returns the physical offset up to which units and index entries are made.
+      confirm_offset: in controller mode, returns the physical offset up to which the log is
+        confirmed; None: not in that mode.
 
     Attributes:
       current: the newest checkpoint.
@@ -74,7 +76,9 @@ class CheckpointWriter:
         log: CommitLog,
         queue_store: ConsumeQueueStore,
         index: IndexService,
-        dispatched_offset: Callable[[], int],
+        recorded_offset: Callable[[], int],
+        *,
+        confirm_offset: Callable[[], int] | None = None,
     ) -> None:
         self.current = Checkpoint()
         self.own_from = 0
@@ -85,7 +89,8 @@ class CheckpointWriter:
         self._log = log
         self._queue_store = queue_store
         self._index = index
-        self._dispatched_offset = dispatched_offset
+        self._recorded_offset = recorded_offset
+        self._confirm_offset = confirm_offset
         known = QueueEnds(-1, config.queue_file_size)
         self._ends_file = QueueEndsFile(disk, config.store_path_root_dir, known)
 
@@ -112,21 +117,34 @@ class CheckpointWriter:
         """The state of the index for the next checkpoint, see `IndexService.state`."""
         if not self._config.message_index_enable:
             return IndexState(None, 0, None)
-        return self._index.state(self._dispatched_offset())
+        return self._index.state(self._recorded_offset())
 
     def queue_ends(self) -> QueueEnds:
-        """The visible ends of log and queues: see queue_ends.py."""
+        """The ends of log and queues up to `recorded_offset`: see queue_ends.py.
+
+        Units before a queue's `tail_offset` are in its files, though their messages may be hidden.
+        """
         queues = [
-            (key, queue) for key, queue in self._queue_store.queues.items() if queue.max_offset
+            (key, queue, max(queue.max_offset, queue.tail_offset))
+            for key, queue in self._queue_store.queues.items()
+            if queue.max_offset or queue.tail_offset
         ]
         return QueueEnds(
-            self._dispatched_offset(),
+            self._recorded_offset(),
             self._config.queue_file_size,
-            {key: queue.max_offset for key, queue in queues},
-            {key: queue.min_offset for key, queue in queues},
+            {key: end for key, _, end in queues},
+            {key: queue.min_offset for key, queue, _ in queues},
             self._log.min_offset,
             self._log.min_offset,
             self.own_from,
+        )
+
+    @property
+    def has_new_confirm_offset(self) -> bool:
+        """Whether the newest checkpoint lacks the present confirm offset."""
+        confirm, written = self._confirm_offset, self.current
+        return confirm is not None and (
+            min(confirm(), written.dispatched_offset) != written.confirm_physical_offset
         )
 
     def sync_queues(self, paths: list[str]) -> None:
@@ -163,6 +181,8 @@ class CheckpointWriter:
           StoreIOError: it could not be written.
         """
         checkpoint = next_checkpoint(self.current, dispatched_offset, timestamp_ms, index)
+        if self._confirm_offset is not None:
+            checkpoint.confirm_physical_offset = min(self._confirm_offset(), dispatched_offset)
         ends = self.queue_ends() if ends is None else ends
         self._ends_file.note(replace(ends, dispatched_offset=dispatched_offset))
         write_checkpoint(self._disk, self._path, checkpoint)

@@ -126,6 +126,14 @@ class MessageStoreConfig:
       in_sync_replicas: brokers, the master among them, that must have a message before a
         SYNC_MASTER answers success. 1 means 2, too: a SYNC_MASTER always waits for a slave (5.x
         does not with 1).
+      all_ack_in_sync_state_set: in controller mode, whether a send succeeds only when all of the
+        in-sync set have it. RocketMQ: false, with which acknowledged messages can be lost.
+      min_in_sync_replicas: in controller mode, sends are refused while fewer are in sync.
+      ha_max_time_slave_not_catchup: in controller mode, a slave that did not have the whole log for
+        this long leaves the in-sync set.
+      async_learner: in controller mode, this broker never joins the in-sync set.
+      store_path_epoch_file, store_path_broker_identity: files of controller mode; "":
+        `epochFileCheckpoint` and `brokerIdentity` in the data folder.
       sync_from_last_file: whether an empty slave is sent the newest file only, as Apache's master
         does without a controller whatever this key says; else the whole log.
       slave_ack_after_flush: ours. Whether a slave under SYNC_FLUSH acknowledges only bytes that are
@@ -200,6 +208,12 @@ class MessageStoreConfig:
     ha_log_check_enable: bool = True
     slave_timeout: int = setting(3_000, minimum=0)
     in_sync_replicas: int = setting(1, minimum=1)
+    all_ack_in_sync_state_set: bool = True
+    min_in_sync_replicas: int = setting(1, minimum=1)
+    ha_max_time_slave_not_catchup: int = setting(15_000, minimum=1)
+    async_learner: bool = False
+    store_path_epoch_file: str = setting("", guarded="is a path of files")
+    store_path_broker_identity: str = setting("", guarded="is a path of files")
     sync_from_last_file: bool = setting(False, live=True)
     slave_ack_after_flush: bool = True
     flush_delay_offset_interval: int = setting(10_000, minimum=1, live=True)
@@ -212,6 +226,16 @@ class MessageStoreConfig:
     @property
     def commit_log_folder(self) -> str:
         return self.store_path_commit_log or f"{self.store_path_root_dir}/commitlog"
+
+    @property
+    def epoch_file(self) -> str:
+        """Path of the file of epochs, of controller mode."""
+        return self.store_path_epoch_file or f"{self.store_path_root_dir}/epochFileCheckpoint"
+
+    @property
+    def identity_file(self) -> str:
+        """Path of the file with the permanent id, of controller mode."""
+        return self.store_path_broker_identity or f"{self.store_path_root_dir}/brokerIdentity"
 
     @property
     def queue_file_size(self) -> int:

@@ -27,28 +27,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ..common.clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
 from ..common.steps import at_once
 from ..disk.errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
-from ..disk.os_disk import FULL, NOT_WRITABLE, TO_WRITE, Disk, OsDisk, errno_of, total_memory_bytes
+from ..disk.os_disk import Disk, OsDisk, total_memory_bytes
 from ..native import Extension, extension
 from .checkpoint_writer import CheckpointWriter
-from .config import BrokerRole, MessageStoreConfig
-from .data_folder import hold_lock, make_root, note_open
+from .config import BrokerRole, FlushDiskType, MessageStoreConfig
+from .data_folder import hold_lock
 from .format import UNIT, Key
-from .index.index_loading import LogSpan
 from .index.index_service import IndexService
 from .log.commit_log import CommitLog
 from .offsets import PhysicalOffset, QueueOffset
+from .opening import Opened, StoreOpening
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
-from .queues.deleted_topics import DeletedTopics, topic_check
+from .queues.deleted_topics import DeletedTopics
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.visible_log import VisibleLog
-from .recovery.doubt import clear_doubt, note_doubt, note_failed_sync, read_doubt
-from .recovery.rocksdb import refuse_rocksdb
-from .recovery.store_recovery import StoreRecovery
+from .recovery.doubt import note_failed_sync
 from .status import (
     BatchResult,
     BoundaryType,
@@ -63,6 +60,7 @@ from .writing.copy_appender import CopyAppender
 from .writing.dispatcher import Dispatcher
 from .writing.durability import Durability
 from .writing.flush import FlushService
+from .writing.in_sync_acks import ConfirmedCopy, InSyncAcks
 from .writing.inner_message import InnerMessage
 from .writing.log_writer import LogWriter
 from .writing.message_appender import MessageAppender
@@ -84,18 +82,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class Opened(NamedTuple):
-    """The log as it was when the store was opened.
-
-    Attributes:
-      end: physical offset of its end; this process wrote the bytes after it.
-      newest_ms: store timestamp of the newest message; 0 if there was none.
-      is_ours: this program wrote the checkpoint.
-    """
-
-    end: int
-    newest_ms: int
-    is_ours: bool = True
+def _ignore(_: int) -> None:
+    pass
 
 
 class MessageStore:
@@ -110,6 +98,8 @@ class MessageStore:
       clock, disk: replaced in tests; by default the machine's.
       memory_bytes: the machine's memory, for `accessMessageInMemoryMaxRatio`.
       native: the C extension; None: pure Python.
+      in_sync: of controller mode: `InSyncAcks` of a master, `ConfirmedCopy` of a slave. Messages
+        are then visible only up to the confirm offset. None: not in controller mode.
 
     Attributes:
       is_slave: messages come from a master's log, and none are put.
@@ -134,6 +124,7 @@ class MessageStore:
         disk: Disk | None = None,
         memory_bytes: int | None = None,
         native: Extension | None = extension,
+        in_sync: InSyncAcks | ConfirmedCopy | None = None,
     ) -> None:
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
@@ -141,6 +132,7 @@ class MessageStore:
         self.is_slave = config.broker_role is BrokerRole.SLAVE
         self.opened = Opened(0, 0)
         self._native = native
+        self._in_sync = in_sync
         self._make_files()
         self._make_writing()
         self.deleted_topics = DeletedTopics(self.disk, config.store_path_root_dir)
@@ -149,6 +141,21 @@ class MessageStore:
             self.log, self._queues, self.index, config, memory, self.writer, native=native
         )
         self.get_message = self.reader.get_message
+        self._opening = StoreOpening(
+            config=config,
+            clock=self.clock,
+            disk=self.disk,
+            log=self.log,
+            queue_store=self.queue_store,
+            index=self.index,
+            visible_log=self._visible_log,
+            checkpoints=self.checkpoints,
+            deleted_topics=self.deleted_topics,
+            writer=self.writer,
+            dispatcher=self.dispatcher,
+            reader=self.reader,
+            in_sync=in_sync,
+        )
 
     def _make_files(self) -> None:
         config, root = self.config, self.config.store_path_root_dir
@@ -158,7 +165,7 @@ class MessageStore:
             config.mapped_file_size_commit_log,
             preallocates=config.preallocate_commit_log,
         )
-        self._visible_log = VisibleLog(self.log, lambda: self.dispatched_offset)
+        self._visible_log = VisibleLog(self.log, lambda: self.dispatcher.recorded_offset)
         self.index = IndexService(
             self.disk,
             self.clock,
@@ -179,25 +186,37 @@ class MessageStore:
         self._queues = self.queue_store.queues
         self.checkpoints = CheckpointWriter(
             config, self.disk, self.log, self.queue_store, self.index,
-            lambda: self.dispatched_offset,
+            lambda: self.dispatcher.recorded_offset,
+            confirm_offset=self._confirmed if self._in_sync is not None else None,
         )  # fmt: skip
+
+    def _confirmed(self) -> int:
+        return self.durability.confirm_offset
 
     def _make_writing(self) -> None:
         config, clock, log = self.config, self.clock, self.log
         self.activity = Activity()
         index = self.index if config.message_index_enable else None
         self.dispatcher = Dispatcher(index, self.activity)
+        in_sync, is_sync = self._in_sync, config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        on_flushed: Callable[[int], None] = self.dispatcher.show_until
+        on_committed: Callable[[int], None] | None = None
+        if in_sync is not None:
+            in_sync.on_confirmed = self.dispatcher.show_until
+            on_flushed = partial(self._flushed, in_sync) if is_sync else _ignore
+            on_committed = _ignore if is_sync else in_sync.reach
         self.flusher = FlushService(
             log,
             clock,
             timeout_s=config.sync_flush_timeout / 1000,
-            on_flushed=self.dispatcher.show_flushed,
+            on_flushed=on_flushed,
             on_failed=self._fail,
         )
         writer = self.writer = LogWriter(
-            config, clock, log, self.dispatcher, self.flusher, self.activity, self._fail
-        )
-        self.durability = Durability(config, clock, writer, self.flusher)
+            config, clock, log, self.dispatcher, self.flusher, self.activity, self._fail,
+            on_committed=on_committed,
+        )  # fmt: skip
+        self.durability = Durability(config, clock, writer, self.flusher, in_sync)
         self.copies = CopyAppender(log, writer, self.dispatcher, self.checkpoints)
         appender = MessageAppender(config, self.queue_store, writer, self._native)
         self.runs: RunAppender | None = None
@@ -215,128 +234,42 @@ class MessageStore:
         self.roll_back = writer.roll_back
         self.when_replicated = self.durability.when_replicated
 
+    def _flushed(self, in_sync: InSyncAcks | ConfirmedCopy, offset: int) -> None:
+        in_sync.reach(offset)
+        # A master sends its slaves what is on its device, and a slave acknowledges that; what is
+        # to be confirmed first shows nothing that would wake them.
+        self.activity.signal()
+
     # ---- opening and closing -------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, cut_at: int | None = None, confirmed: int | None = None) -> None:
         """Lock the data folder and recover; the store then takes puts, or is `read_only`.
+
+        Args:
+          cut_at: physical offset at which the log ends from now on, see recovery/log_cut.py. It is
+            where a record or a blank begins, or the log's end. None: the log is not cut.
+          confirmed: in controller mode, the physical offset up to which the log is known to be
+            confirmed. Messages that end after it are hidden until they are confirmed; new queue
+            offsets follow them all the same. None: the confirm offset of the checkpoint. Where that
+            is unknown, all are hidden: that ends with the first offset that is confirmed, which a
+            lone master does at once, whereas a message that was shown and is cut cannot be taken
+            back.
 
         Raises:
           StoreLockedError: another process has the folder open.
-          CorruptRecordError: files differ from the configured size; nothing was changed.
+          CorruptRecordError: files differ from the configured size, or the log cannot be cut there;
+            nothing was changed.
           ForeignStateError: queues or tables are in RocksDB; nothing was changed.
           StoreIOError: the folder or a file could not be read or written.
         """
-        root, disk = self.config.store_path_root_dir, self.disk
-        make_root(disk, root)
-        disk.lock(f"{root}/lock")
-        try:
-            self._recover_as_far_as_it_can_be_written()
-        except StoreError:
-            self.queue_store.close()
-            self.log.close()
-            disk.unlock(f"{root}/lock")
-            raise
+        self.opened = self._opening.open(cut_at, confirmed)
         self.begin_burst()
-
-    def _recover_as_far_as_it_can_be_written(self) -> None:
-        """Recover; without writing where the disk is full or read-only: what is stored is read."""
-        try:
-            self._recover()
-        except StoreIOError as error:
-            if errno_of(error) not in FULL | NOT_WRITABLE:
-                raise
-            self.queue_store.close()
-            self.log.close()
-            self._recover(unwritable=error)
-            logger.error(
-                "the store could not be opened for writing: %(error)s. Messages can be read "
-                "and not stored: %(what_to_do)s and restart the broker",
-                {"error": error, "what_to_do": TO_WRITE[errno_of(error)]},
-            )
-
-    def _recover(self, *, unwritable: StoreIOError | None = None) -> None:
-        """Find the log's end, correct the files, and enter the state.
-
-        Args:
-          unwritable: why nothing can be written; None: the files may be corrected. It is raised if
-            there is nothing to read, either.
-        """
-        root, disk = self.config.store_path_root_dir, self.disk
-        refuse_rocksdb(disk, root)
-        clean = not disk.exists(f"{root}/abort")
-        self.deleted_topics.load()
-        recovery = StoreRecovery(
-            self.config,
-            self.log,
-            self.queue_store,
-            self.checkpoints.load(),
-            disk,
-            clean=clean,
-            wall_ms=self.clock.wall_ms(),
-            is_topic=topic_check(disk, root, self.deleted_topics.names),
-            is_frozen=unwritable is not None,
-        )
-        found = recovery.scan()
-        if unwritable is not None and not found.refusal and found.end <= self.log.min_offset:
-            raise unwritable
-        is_ours = self.checkpoints.current.dispatched_offset >= 0
-        self.opened = Opened(found.end, found.newest_ms, is_ours)
-        self.writer.reach(StoreTimeMs(found.newest_ms))
-        doubt = read_doubt(disk, root, self.log.end_of_files)
-        is_frozen = bool(found.refusal) or unwritable is not None
-        if not is_frozen:
-            for folder in (root, self.config.commit_log_folder):
-                error = disk.unwritable_below(folder)
-                if error is not None:
-                    raise error
-            # Noted before the log is changed: a crash from here on leaves pages in the cache that
-            # may not be on the device, and the next start must write them again.
-            if not found.as_closed:
-                note_doubt(disk, root, min(found.start, doubt) if doubt >= 0 else found.start)
-            recovery.truncate_log()
-            note_open(disk, self.config)
-        recovery.build_queues()
-        self.checkpoints.loaded(recovery.ends, min(recovery.own_from, found.end))
-        self.writer.start_at(found.end)
-        self.reader.opened(found.end, self.checkpoints.own_from)
-        self.queue_store.files.drop_pages()  # read before the files were corrected
-        self._load_index(clean=clean, end=found.end, read_only=is_frozen)
-        if not (is_frozen or found.as_closed):
-            self.queue_store.mark_folders_unsynced(known=recovery.ends.ends)
-            self._sync_recovered(found.start, found.end, doubt)
-        if found.refusal:
-            self.writer.enter(StoreEvent.HOLE_FOUND, found.refusal)
-        elif unwritable is not None:
-            self.writer.enter(StoreEvent.CANNOT_WRITE, str(unwritable))
-        else:
-            self.writer.enter(StoreEvent.LOADED_AS_SLAVE if self.is_slave else StoreEvent.LOADED)
-
-    def _sync_recovered(self, start: int, end: int, doubt: int) -> None:
-        """Sync what recovery has found and built, and write the checkpoint."""
-        if doubt >= 0:
-            self.log.write_again(doubt)
-            start = min(start, doubt)
-        for base, file in self.log.files.items():
-            if base + self.log.file_size > start:
-                file.sync()
-        self.queue_store.write()
-        self.queue_store.sync(self.queue_store.take_unsynced())
-        self.checkpoints.write(end, self.store_time_ms, self.checkpoints.index_state())
-        clear_doubt(self.disk, self.config.store_path_root_dir)
 
     def _fail(self, error: StoreIOError) -> None:
         """Turn read-only: the files may differ from what was written."""
         note_failed_sync(self.disk, self.config.store_path_root_dir, self.flusher.flushed_offset)
         self.writer.enter(StoreEvent.WRITE_FAILED, str(error))
         self.durability.fail()
-
-    def _load_index(self, *, clean: bool, end: int, read_only: bool) -> None:
-        if self.config.message_index_enable:
-            latest_ms = max(self.store_time_ms, self.clock.wall_ms())
-            log = LogSpan(self.log.min_offset, end, self._visible_log.is_record, latest_ms)
-            self.index.load(self.checkpoints.current, log, clean=clean, read_only=read_only)
-        # It described the files before loading; the next checkpoint describes them anew.
-        self.checkpoints.current.index = None
 
     def close(self) -> None:
         """Commit and flush everything, remove the abort file, unlock. A second call does nothing.
@@ -355,7 +288,7 @@ class MessageStore:
                 self.index.finish()
                 index = self.checkpoints.index_state()
                 self.checkpoints.sync_queues(self.queue_store.take_unsynced())
-                self.checkpoints.write(self.dispatched_offset, self.store_time_ms, index)
+                self.checkpoints.write(self.dispatcher.recorded_offset, self.store_time_ms, index)
                 # A file that was made ahead and not used is no part of the log.
                 self.log.remove_from(self.writer.used_files_end)
                 # Last of all: its absence says to the next start that everything above is on the

@@ -133,7 +133,7 @@ async def _checkpoint(store: MessageStore) -> None:
 
 async def checkpoint_now(store: MessageStore) -> None:
     checkpoints = store.checkpoints
-    target, timestamp_ms = store.dispatched_offset, store.store_time_ms
+    target, timestamp_ms = store.dispatcher.recorded_offset, store.store_time_ms
     ends = checkpoints.queue_ends()
     if store.read_only or checkpoints.queues_failed:
         return
@@ -143,7 +143,8 @@ async def checkpoint_now(store: MessageStore) -> None:
         index = checkpoints.index_state()
         known = checkpoints.current
         is_indexed = index is None or index.progress == known.index
-        if target == known.dispatched_offset and is_indexed:
+        is_confirmed = not checkpoints.has_new_confirm_offset
+        if target == known.dispatched_offset and is_indexed and is_confirmed:
             return
         await _write_queues(store, 1)
         await store.flusher.flush_in_thread(threaded=store.disk.threaded)

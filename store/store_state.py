@@ -74,6 +74,9 @@ FACTS: Final[Mapping[StoreState, StateFacts]] = MappingProxyType(
     }
 )
 
+MENDED_BY_OPENING: Final = frozenset({StoreState.FAILED, StoreState.UNWRITABLE})
+"""States that end by opening the store again, once the disk has room or works."""
+
 _S, _E = StoreState, StoreEvent
 _ENDS = {
     _E.WRITE_FAILED: _S.FAILED,

@@ -24,6 +24,7 @@ from ...common.supervision import FailureLog, Supervisor, contained
 from ...remoting.acceptor import Acceptor, open_listener
 from ...remoting.hosts import join_address
 from ..config import BrokerRole, MessageStoreConfig
+from .member import SetMember
 from .sender import NOT_YET, LogSender
 from .tls import TlsError, ha_tls
 
@@ -48,6 +49,8 @@ class SlaveState(NamedTuple):
       send_offset: physical offset of the next byte to send.
       behind_s: seconds since it had the whole log; 0: it has it now.
       ack_age_s: seconds since its last acknowledgement.
+      controller_id: its permanent number in the set; None: the default mode.
+      is_async_learner: it never joins the in-sync set.
     """
 
     address: str
@@ -58,6 +61,8 @@ class SlaveState(NamedTuple):
     send_offset: int
     behind_s: float
     ack_age_s: float
+    controller_id: int | None = None
+    is_async_learner: bool = False
 
 
 class MasterState(NamedTuple):
@@ -77,15 +82,17 @@ class HaMaster:
 
     Args:
       store: loaded, and not a slave's: slaves have no slaves.
+      member: its place in its set, in controller mode; None: the default mode.
 
     Raises:
       ValueError: haAllowedSlaves is not a list of addresses and networks.
       ConfigError: a file for TLS cannot be used.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, member: SetMember | None = None) -> None:
         assert store.config.broker_role is not BrokerRole.SLAVE, "slaves have no slaves"
         self._store = store
+        self._member = member
         self._allowed = parse_allowed(store.config.ha_allowed_slaves)
         self._tls = ha_tls(store.config)
         self._handshake_count = 0
@@ -132,7 +139,7 @@ class HaMaster:
                 return
             finally:
                 self._handshake_count -= 1
-        sender = LogSender(self._store, stream, address, self._end_older)
+        sender = LogSender(self._store, stream, address, self._end_older, self._member)
         self._senders[sender] = None
         try:
             await sender.run()
@@ -157,6 +164,8 @@ class HaMaster:
                     send_offset=sender.send_offset,
                     behind_s=sender.distance.seconds(sender.ack_offset, end, now_s),
                     ack_age_s=now_s - sender.acked_s,
+                    controller_id=sender.identity if self._member is not None else None,
+                    is_async_learner=sender.is_async_learner,
                 )
                 for sender in self._senders
                 if sender.ack_offset != NOT_YET
@@ -203,7 +212,7 @@ class HaMaster:
         """End the earlier connection of the same slave, which must not count twice."""
         for sender in list(self._senders):
             if sender is not newest and sender.identity == newest.identity:
-                self._store.durability.slaves.forget(sender)
+                sender.forget()
                 sender.link.end("the same slave has connected anew")
 
 

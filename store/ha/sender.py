@@ -7,29 +7,16 @@ that were sent, or one lower than the last, ends the connection (L13).
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
-from ...common.java_integers import INT64_MAX
 from ...disk.errors import StoreError
 from .flow import FlowMeter
 from .link import Link, LinkEnded, Piece
-from .log_check import CHECKED_SIZE, QUESTIONS_MAX, checksum
-from .wire import (
-    CHECKSUM,
-    NO_CHECKSUM,
-    READY,
-    REFUSED,
-    Hello,
-    Identity,
-    Question,
-    Word,
-    WordDecoder,
-    encode_header,
-)
+from .member import SetMember
+from .send_terms import DefaultSendTerms, MemberSendTerms, SendTerms
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore
@@ -79,6 +66,10 @@ logger = logging.getLogger(__name__)
 FRAMES_PER_SEND = 16
 """Frames given to the system in one call, 512 KiB: more would only wait there."""
 
+CONFIRM_DELAY_S = 0.005
+"""Between a rise of the confirm offset and the empty frame that carries it to a slave: under load a
+frame with messages comes first, and a frame for each message would cost a third of its time."""
+
 NOT_YET = -1
 
 
@@ -89,11 +80,14 @@ class LogSender:
       stream: connected.
       address: the slave's, for logs.
       on_identity: called when the slave has sent its identity.
+      member: the master's place in its set; None: the default mode.
 
     Attributes:
       ack_offset: physical offset up to which the slave has the log; `NOT_YET`: unknown.
       send_offset: physical offset of the next byte to send.
-      identity: recognizes the slave at its next connection; None: unknown, as for Apache's slaves.
+      identity: recognizes the slave at its next connection, in controller mode its controller id;
+        None: unknown, as for Apache's slaves in the default mode.
+      is_async_learner: it never joins the in-sync set.
       distance: how far the slave is behind in time.
       acked_s: trio time of the last acknowledgement.
     """
@@ -104,6 +98,7 @@ class LogSender:
         stream: trio.abc.Stream,
         address: str,
         on_identity: Callable[[LogSender], None],
+        member: SetMember | None = None,
     ) -> None:
         config = store.config
         limit = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
@@ -118,20 +113,41 @@ class LogSender:
         )
         self._store = store
         self._on_identity = on_identity
-        self._decoder = WordDecoder()
-        self._words: deque[Word] = deque()
+        self._is_member = member is not None
+        self._terms: SendTerms
+        if member is None:
+            self._terms = DefaultSendTerms(store, self.link, self._recognize)
+        else:
+            self._terms = MemberSendTerms(store, self.link, member, self._recognize)
         self._rest: Sequence[Piece] = ()  # of what `_send_at_once` began
         self._resting: trio.Event | None = None  # set to wake `_send_log`
+        self._news = trio.Event()
 
     async def run(self) -> None:
         """Serve the slave until its connection ends."""
         try:
             await self.link.run(self._serve)
         finally:
-            self._store.durability.slaves.forget(self)
+            self.forget()
+
+    def forget(self) -> None:
+        """Let the slave's acknowledgements on this connection count no longer."""
+        if self.ack_offset != NOT_YET:
+            self.ack_offset = NOT_YET
+            self._store.durability.slaves.forget(self._key)
+
+    @property
+    def is_async_learner(self) -> bool:
+        return self._terms.is_async_learner
+
+    @property
+    def _key(self) -> Hashable:
+        """The key of the slave's acknowledgements."""
+        return self.identity if self._is_member else self
 
     async def _serve(self) -> None:
-        requested = await self._agree()
+        terms = self._terms
+        requested = await terms.agree()
         self.send_offset = requested or self._first_offset()
         logger.info(
             "slave %(slave)s has the log up to %(requested)d and is sent it from "
@@ -140,100 +156,28 @@ class LogSender:
         )
         self._note_ack(requested)
         listeners = self._store.activity.listeners
-        listeners.append(self._send_at_once)
+        own = [self._send_at_once]
+        tasks = [self._send_log, self._read_reports]
+        if self._is_member:
+            own.append(self._note_news)
+            tasks.append(self._send_news)
+        listeners.extend(own)
         try:
-            await self.link.side_by_side(self._send_log, self._read_reports)
+            await self.link.side_by_side(*tasks)
         finally:
-            listeners.remove(self._send_at_once)
+            for listener in own:
+                listeners.remove(listener)
 
     # ---- received from the slave ---------------------------------------------------------
 
-    async def _next_word(self) -> Word:
-        while not self._words:
-            self._words.extend(self._decoder.feed(await self.link.receive()))
-        return self._words.popleft()
-
-    async def _agree(self) -> int:
-        """Receive the end of the slave's log, and answer its comparison with this log.
-
-        Raises:
-          LinkEnded: the log cannot be sent from there on.
-        """
-        word = await self._next_word()
-        can_ask = isinstance(word, Hello)
-        if can_ask:
-            word = await self._next_word()
-        if not isinstance(word, int):
-            raise LinkEnded("it asked a question before its first report")
-        refusal, limit = self._refusal(word)
-        if refusal:
-            if can_ask:
-                await self.link.send([encode_header(limit, REFUSED)])
-            raise LinkEnded(refusal)
-        if can_ask:
-            await self._answer_questions(word)
-        return word
-
-    def _refusal(self, requested: int) -> tuple[str, int]:
-        """Why the log cannot be sent from an offset on, and the limit that the offset violates.
-
-        ("", 0): it can be sent.
-        """
-        log, end = self._store.log, self._store.durability.sendable_offset
-        if requested > end:
-            return (
-                f"its log ends at {requested}, this one at {end}: it has followed another master, "
-                "or this one has lost messages in a power cut. To keep its additional messages, "
-                "make it the master; otherwise stop it, empty its store, and start it again"
-            ), end
-        if 0 < requested < log.min_offset:
-            return (
-                f"its log ends at {requested}, this one begins at {log.min_offset}: the messages "
-                "in between have expired. Stop it, empty its store (or copy this one there), and "
-                "start it again"
-            ), log.min_offset
-        if 0 < requested < end and requested - requested % log.file_size not in log.files:
-            return f"this log has no file with offset {requested}; check it with fsck", end
-        return "", 0
-
-    async def _answer_questions(self, requested: int) -> None:
-        """Answer questions until the slave reports again, which begins the transfer."""
-        await self.link.send(
-            [encode_header(min(self._store.checkpoints.own_from, INT64_MAX), READY)]
-        )
-        questions = 0
-        while True:
-            match await self._next_word():
-                case Question(start, end):
-                    # Each question has the master read its log, so their number is limited.
-                    questions += 1
-                    if questions > QUESTIONS_MAX:
-                        raise LinkEnded(f"it asked for more than {QUESTIONS_MAX} checksums")
-                    await self.link.send(
-                        [encode_header(await self._checksum(start, end), CHECKSUM)]
-                    )
-                case Identity(number):
-                    self.identity = number
-                    self._on_identity(self)
-                case word:
-                    if word != requested:
-                        raise LinkEnded(
-                            f"it reported {word} after {requested}, before it was sent anything"
-                        )
-                    return
-
-    async def _checksum(self, start: int, end: int) -> int:
-        if (
-            not 0 <= start <= end <= self._store.durability.sendable_offset
-            or end - start > CHECKED_SIZE
-        ):
-            return NO_CHECKSUM
-        found = await checksum(self._store.log, start, end)
-        return NO_CHECKSUM if found is None else found
+    def _recognize(self, identity: int) -> None:
+        self.identity = identity
+        self._on_identity(self)
 
     async def _read_reports(self) -> None:
+        next_word = self._terms.next_word
         while True:
-            word = await self._next_word()
+            word = await next_word()
             if not isinstance(word, int):
                 raise LinkEnded("it asked a question during the transfer")
             if word < self.ack_offset:
@@ -245,19 +189,19 @@ class LogSender:
             self._note_ack(word)
 
     def _note_ack(self, offset: int) -> None:
+        if self.link.reason:
+            return  # a newer connection of the same slave has replaced this one
         self.ack_offset = offset
         self.acked_s = trio.current_time()
         self.distance.acknowledged(offset, self._store.max_physical_offset, self.acked_s)
-        self._store.durability.slaves.report(self, offset)
+        self._store.durability.slaves.report(self._key, offset)
 
     # ---- sent to the slave ---------------------------------------------------------------
 
     def _first_offset(self) -> int:
         """Physical offset at which the log of an empty slave begins."""
         log, end = self._store.log, self._store.durability.sendable_offset
-        return (
-            end - end % log.file_size if self._store.config.sync_from_last_file else log.min_offset
-        )
+        return end - end % log.file_size if self._terms.from_last_file else log.min_offset
 
     def _send_at_once(self) -> None:
         """Send what a commit has added, within the commit, if the connection is idle."""
@@ -298,8 +242,33 @@ class LogSender:
                     await self._resting.wait()
                 self._resting = None
                 # Otherwise it was woken, or `_send_at_once` has sent meanwhile.
-                if trio.current_time() >= link.last_write_s + interval_s and not self._rest:
-                    await link.send([encode_header(self.send_offset, 0)])
+                is_due = trio.current_time() >= link.last_write_s + interval_s
+                if (is_due or self._has_only_news) and not self._rest:
+                    header, _ = self._terms.frame(self.send_offset, 0)
+                    await link.send([header])
+
+    # In controller mode a slave shows messages once it knows that they are confirmed.
+
+    @property
+    def _has_only_news(self) -> bool:
+        """Whether an empty frame is worth sending, as none with messages follows."""
+        has_sent_all = self.send_offset >= self._store.durability.sendable_offset
+        return has_sent_all and self._terms.has_news
+
+    def _note_news(self) -> None:
+        if self._terms.has_news:
+            self._news.set()
+
+    async def _send_news(self) -> None:
+        """Have `_send_log` send an empty frame after a rise of the confirm offset."""
+        self._note_news()
+        while True:
+            await self._news.wait()
+            await trio.sleep(CONFIRM_DELAY_S)
+            if not self._terms.has_news:
+                self._news = trio.Event()
+            elif self._resting is not None:
+                self._resting.set()
 
     def _next_pieces(self, size: int) -> list[Piece]:
         """Frames for the next bytes; the slave may report them from now on.
@@ -308,7 +277,7 @@ class LogSender:
           LinkEnded: their file was deleted.
           StoreIOError: their file could not be mapped.
         """
-        log, offset = self._store.log, self.send_offset
+        log, offset, frame = self._store.log, self.send_offset, self._terms.frame
         batch_max = self._store.config.ha_transfer_batch_size
         end = offset + size
         pieces: list[Piece] = []
@@ -316,13 +285,14 @@ class LogSender:
             # A frame ends with its log file, as in Apache's protocol: the slave's files have the
             # same ends.
             body_size = min(batch_max, end - offset, log.file_size - offset % log.file_size)
+            header, body_size = frame(offset, body_size)
             body = log.read(offset, body_size)
             if body is None:
                 if pieces:
                     break
                 # Retention was faster than this slave.
                 raise LinkEnded(f"the file with offset {offset} was deleted meanwhile")
-            pieces += (encode_header(offset, body_size), body)
+            pieces += (header, body)
             offset += body_size
         self.link.flow.add(offset - self.send_offset)
         log.served(offset - self.send_offset)

@@ -20,26 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from ...common.supervision import FailureLog, contained
-from ...remoting.client import CONNECT_TIMEOUT_S, split_address
+from ...remoting.opener import CONNECT_TIMEOUT_S, split_address
 from ..config import BrokerRole
 from .copier import LogCopier
 from .flow import FlowMeter
+from .follow_terms import Agreed, AnyFrame, DefaultFollowTerms, FollowTerms, MemberFollowTerms
 from .link import RECEIVE_SIZE, Link, LinkEnded, Piece
-from .log_check import checksum, first_difference
+from .member import SetMember
 from .tls import TlsError, ha_tls
-from .wire import (
-    CHECKSUM,
-    NO_CHECKSUM,
-    READY,
-    REFUSED,
-    Frame,
-    FrameDecoder,
-    Hello,
-    Identity,
-    Question,
-    encode_report,
-    encode_words,
-)
 
 if TYPE_CHECKING:
     from ..message_store import MessageStore
@@ -48,6 +36,10 @@ logger = logging.getLogger(__name__)
 
 RECONNECT_S = 5.0
 """Between two connections. Source: DefaultHAClient.closeMasterAndWait."""
+
+RECONNECT_FIRST_S = 0.1
+"""The same in controller mode after a connection that worked; it doubles up to `RECONNECT_S`. A set
+waits for its slaves, and a slave's log is cut between two connections."""
 
 BACKLOG_SIZE = RECEIVE_SIZE // 2
 """Bytes received at once that show that the master sends faster than this slave takes them."""
@@ -101,22 +93,33 @@ class HaSlave:
     Args:
       store: of a slave, loaded.
       connect: opens a connection; raises OSError or ValueError.
+      member: its place in its set, in controller mode; None: the default mode.
 
     Raises:
       ConfigError: a file for TLS cannot be used.
     """
 
-    def __init__(self, store: MessageStore, *, connect: Connect = connect_tcp) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        connect: Connect = connect_tcp,
+        member: SetMember | None = None,
+    ) -> None:
         assert store.config.broker_role is BrokerRole.SLAVE, "a master follows no other broker"
         self._store = store
         self._connect = connect
         self._tls = ha_tls(store.config)
+        self._member = member
         self._address = store.config.ha_master_address
+        if member is not None and member.master_ha_address:
+            self._address = member.master_ha_address
         self._address_changed = trio.Event()
         self._attempt = trio.CancelScope()
         self._follower: LogFollower | None = None
         self._following = trio.Event()
         self._problem = ""
+        self._attempts = 0  # since a connection that worked
         self._failures = FailureLog(logger)
         self._identity = random.SystemRandom().getrandbits(63)
 
@@ -150,7 +153,7 @@ class HaSlave:
             await self._following.wait()
 
     async def run(self) -> None:
-        """Follow until cancelled; reconnect 5 s after each connection's end."""
+        """Follow until cancelled; reconnect after a pause."""
         while True:
             self._address_changed = trio.Event()
             if not self._address:
@@ -160,7 +163,14 @@ class HaSlave:
                 meaning = f"The log is not copied until the next connection, in {RECONNECT_S:g} s"
                 with contained(self._failures, "following the master", meaning):
                     await self._follow(self._address)
-                await trio.sleep(RECONNECT_S)
+                await trio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Seconds until the next connection."""
+        if self._member is None:
+            return RECONNECT_S
+        self._attempts += 1
+        return min(RECONNECT_FIRST_S * float(1 << min(self._attempts - 1, 30)), RECONNECT_S)
 
     async def _follow(self, address: str) -> None:
         reason = self._store.trouble
@@ -174,7 +184,7 @@ class HaSlave:
         except (OSError, ValueError, TlsError) as error:
             self._warn_once(address, f"no connection: {error}")
             return
-        follower = self._follower = LogFollower(self._store, stream, self._identity)
+        follower = self._follower = LogFollower(self._store, stream, self._identity, self._member)
         follower.on_following = self._following.set
         follower.on_taken = self._clear_problem
         try:
@@ -193,6 +203,7 @@ class HaSlave:
         self._warn_once(address, reason)
 
     def _clear_problem(self) -> None:
+        self._attempts = 0
         logger.info("the master's log at %(master)s is followed", {"master": self._address})
         self._problem = ""
 
@@ -212,27 +223,36 @@ class LogFollower:
     Args:
       store: of a slave.
       stream: connected.
-      identity: by which the master recognizes this slave.
+      identity: by which the master recognizes this slave in the default mode.
+      member: the slave's place in its set; None: the default mode.
 
     Attributes:
       on_following: called once the master has accepted this slave.
       on_taken: called once its first frames are verified.
     """
 
-    def __init__(self, store: MessageStore, stream: trio.abc.Stream, identity: int) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        stream: trio.abc.Stream,
+        identity: int,
+        member: SetMember | None = None,
+    ) -> None:
         config = store.config
         self.link = Link(stream, silence_s=config.ha_housekeeping_interval / 1000, flow=FlowMeter())
         self.on_following: Callable[[], None] = _ignore
         self.on_taken: Callable[[], None] = _ignore
         self._store = store
-        self._identity = identity
         self._acks_after_flush = store.writer.sync_flush and config.slave_ack_after_flush
-        self._decoder = FrameDecoder(with_answers=config.ha_log_check_enable)
-        self._frames: list[Frame] = []
-        self._requested = self._reported = 0
+        self._terms: FollowTerms
+        if member is None:
+            self._terms = DefaultFollowTerms(store, self.link, identity)
+        else:
+            self._terms = MemberFollowTerms(store, self.link, member)
+        self._agreed = Agreed(0)
+        self._reported = 0
         self._rest: Sequence[Piece] = ()  # of what `_report_at_once` began
         self._resting: trio.Event | None = None  # set to wake `_report`
-        self._own_from: int | None = None
         self._copier: LogCopier | None = None
 
     async def follow(self) -> None:
@@ -241,87 +261,39 @@ class LogFollower:
         if self._acks_after_flush:
             # The first report is an acknowledgement like any other.
             await store.flusher.flush_in_thread(threaded=store.disk.threaded)
-        await self._agree()
+        self._agreed = await self._terms.agree()
+        self._reported = self._agreed.requested
         self.on_following()
         await self.link.side_by_side(self._copy, self._report)
-
-    # ---- before the transfer -------------------------------------------------------------
-
-    async def _agree(self) -> None:
-        """Report the end of the log; compare the logs if the master is trocket.
-
-        Raises:
-          LinkEnded: the logs differ, or the master cannot send the log from there on.
-        """
-        self._requested = self._reported = end = self._store.max_physical_offset
-        if not self._store.config.ha_log_check_enable:
-            await self.link.send([encode_report(end)])
-            return
-        await self.link.send([encode_words(Hello(), end)])
-        frame = await self._next_frame()
-        if frame.kind == REFUSED:
-            side = "begins" if frame.offset > end else "ends"
-            raise LinkEnded(
-                f"this log ends at {end}, the master's {side} at {frame.offset}; the master's log "
-                "file says what to do"
-            )
-        if frame.kind != READY:
-            self._frames.insert(0, frame)  # Apache's master begins the transfer at once
-            return
-        self._own_from = frame.offset
-        difference = await first_difference(self._is_same, self._store.min_physical_offset, end)
-        if difference is not None:
-            raise LinkEnded(
-                f"this log differs from the master's from offset {difference} on, and ends at "
-                f"{end}. To keep its messages from there on, make this broker the master; "
-                "otherwise stop it, empty its store, and start it again"
-            )
-        await self.link.send([encode_words(Identity(self._identity), end)])
-
-    async def _is_same(self, start: int, end: int) -> bool:
-        await self.link.send([encode_words(Question(start, end))])
-        theirs = await self._next_frame()
-        if theirs.kind != CHECKSUM:
-            raise LinkEnded("the master did not answer the question")
-        ours = await checksum(self._store.log, start, end)
-        return ours is None or theirs.offset in (NO_CHECKSUM, ours)
-
-    async def _next_frame(self) -> Frame:
-        while not self._frames:
-            self._frames = self._decoder.feed(await self.link.receive())
-        return self._frames.pop(0)
 
     # ---- the transfer --------------------------------------------------------------------
 
     async def _copy(self) -> None:
-        frames, self._frames = self._frames, []
+        terms = self._terms
         is_proved = False
         while True:
-            self._take(frames)
+            for run in await terms.runs():
+                if self._take(run) >= BACKLOG_SIZE:
+                    self._store.index.rest(INDEX_REST_S)
+                if run and not is_proved:
+                    is_proved = True
+                    self.on_taken()
             self._report_at_once()
-            if frames and not is_proved:
-                is_proved = True
-                self.on_taken()
-            data = await self.link.receive()
-            if len(data) >= BACKLOG_SIZE:
-                self._store.index.rest(INDEX_REST_S)
-            frames = self._decoder.feed(data)
 
-    def _take(self, frames: list[Frame]) -> None:
-        """Append the bodies of the frames.
+    def _take(self, frames: Sequence[AnyFrame]) -> int:
+        """Append the bodies of the frames; returns their size.
 
         Raises:
           LinkEnded: they do not follow the end of the log.
           CopyError, StoreIOError: they cannot be appended.
         """
         bodies = []
+        requested = self._agreed.requested
         copier, arrived = self._copier, 0
         for frame in frames:
-            if frame.kind:
-                raise LinkEnded("the master sent an answer without a question")
             if copier is None and frame.body:
                 copier = self._begin(frame.offset)
-            expected = copier.received_offset + arrived if copier is not None else self._requested
+            expected = copier.received_offset + arrived if copier is not None else requested
             # An empty frame keeps the connection alive; its offset means nothing to an empty log.
             if frame.offset != expected and (frame.body or expected):
                 raise LinkEnded(
@@ -332,11 +304,13 @@ class LogFollower:
         if arrived and copier is not None:
             self.link.flow.add(arrived)
             copier.take(*bodies)
+        return arrived
 
     def _begin(self, offset: int) -> LogCopier:
-        is_ours = self._own_from is not None and self._own_from <= offset
+        own_from = self._agreed.own_from
+        is_ours = own_from is not None and own_from <= offset
         self._copier = LogCopier(self._store, is_ours=is_ours)
-        if self._requested == 0:
+        if self._agreed.requested == 0:
             self._copier.begin_at(offset)
         return self._copier
 
@@ -353,7 +327,7 @@ class LogFollower:
         # On a SYNC_MASTER sends wait for this; `_report` would run in the next turn of the event
         # loop.
         self._reported = reportable
-        self._rest = self.link.send_nowait([encode_report(reportable)])
+        self._rest = self.link.send_nowait([self._terms.report(reportable)])
         if self._rest:
             resting.set()
 
@@ -381,7 +355,7 @@ class LogFollower:
                 is_silent = trio.current_time() >= link.last_write_s + interval_s
                 if not self._rest and (is_silent or self._reportable > self._reported):
                     self._reported = max(self._reportable, self._reported)
-                    await link.send([encode_report(self._reported)])
+                    await link.send([self._terms.report(self._reported)])
         finally:
             listeners.remove(self._wake)
 

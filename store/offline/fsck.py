@@ -34,6 +34,7 @@ from .queue_check import QueueCheck
 from .queue_files import QueuesOnDisk
 from .report import Report
 from .state_check import ConfigState, check_checkpoint
+from .term_check import check_cut, check_epochs
 from .topic_table import find_unknown_topics
 
 Progress = Callable[[int, int], None]
@@ -117,6 +118,7 @@ class _Check:
             checkpoint=read_checkpoint(disk, f"{root}/checkpoint"),
         )
         self._settled = is_clean_exit and not is_live
+        self._cut = None if is_live else check_cut(disk, root, findings)
         self._log = self._open_log()
         ends = read_queue_ends(disk, root)
         # The queue ends are those of the last orderly stop. A broker that ran since then has moved
@@ -211,6 +213,8 @@ class _Check:
             # A unit that points far beyond is a damaged one.
             room = self._log.end_of_files + self._log.file_size
             vouched = self._vouched if self._vouched <= room else -1
+        if self._cut is not None:  # the checkpoint may be that of before
+            vouched = min(vouched, self._cut.offset)
         if report.is_live or vouched <= walk.end:
             return []
         reason = walk.reason or "zeros or a missing file"
@@ -329,6 +333,7 @@ class _Check:
             newest_ms=report.newest_ms if not report.is_live else 1 << 62,
             is_empty=not walk.record_count,
         )
+        check_epochs(self._disk, start_config(report).epoch_file, report.log_end, self._findings)
         report.max_offsets = self._max_offsets()
         states = self._queue_check.states
         report.begins = {key: state.begin for key, state in states.items()}

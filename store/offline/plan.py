@@ -114,7 +114,7 @@ def plan_repair(report: Report, holes: HolePolicy, rebuild: Rebuild) -> Plan:
             "store.close", root,
             "write the checkpoint, open the store once and close it cleanly (no abort file stays)",
         )  # fmt: skip
-    kinds = ["log.file_name"]
+    kinds = ["log.file_name", "store.cut"]
     if not report.start_opens:  # otherwise the start takes what is whole in them
         kinds += ["config.lost", "config.content"]
     for finding in report.findings.of_kind(*kinds):

@@ -6,9 +6,17 @@ read; and no bug of a tool can change a byte.
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
 from ...disk.errors import StoreIOError
 from ...disk.folder_lock import FolderLock
-from ...disk.os_disk import OsDisk, OsFile, explain
+from ...disk.os_disk import OsDisk, OsFile, errno_of, explain
+
+_NOT_READABLE: Final = (errno.EACCES, errno.EPERM)
 
 
 class ReadOnlyDisk(OsDisk):
@@ -22,7 +30,13 @@ class ReadOnlyDisk(OsDisk):
         """Open for reading. Raises: StoreIOError: `create` is set."""
         if create:
             raise _refused(path)
-        return OsFile(path, create=False, read_only=True)
+        with _reading(path):
+            return OsFile(path, create=False, read_only=True)
+
+    def list(self, folder: str) -> list[str]:
+        """See `Disk`."""
+        with _reading(folder):
+            return super().list(folder)
 
     def lock(self, path: str) -> None:
         """Keep brokers out: a shared lock on folder and lock file, which several tools may hold.
@@ -35,10 +49,11 @@ class ReadOnlyDisk(OsDisk):
         """
         if path in self._shared:
             return
-        try:
-            self._shared[path] = FolderLock(path, shared=True)
-        except OSError as error:
-            raise StoreIOError(path, explain(error)) from error
+        with _reading(path):
+            try:
+                self._shared[path] = FolderLock(path, shared=True)
+            except OSError as error:
+                raise StoreIOError(path, explain(error)) from error
 
     def unlock(self, path: str) -> None:
         """Release the shared lock."""
@@ -61,6 +76,19 @@ class ReadOnlyDisk(OsDisk):
     def remove_folder(self, path: str) -> None:
         """Refused."""
         raise _refused(path)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Advise reading where the disk of a broker advises writing."""
+    try:
+        yield
+    except StoreIOError as error:
+        number = errno_of(error)
+        if number not in _NOT_READABLE:
+            raise
+        reason = f"{os.strerror(number)} (run this as a user that may read it)"
+        raise StoreIOError(path, reason) from error.__cause__
 
 
 def _refused(path: str) -> StoreIOError:

@@ -332,12 +332,23 @@ class BatchConsumeQueue(ConsumeQueue):
         Raises:
           StoreIOError: a file could not be read or written.
         """
+        self._truncate(self._number_after(physical_end))
+
+    def end_before(self, physical_end: int, end: int | None = None) -> int:
+        """As `ConsumeQueue.end_before`; all units are considered."""
+        number = self._number_after(physical_end)
+        if number > self._first_unit:
+            return self._unit(number - 1).end_offset
+        return self._unit(number).base_offset if number < self._unit_end else self.max_offset
+
+    def _number_after(self, physical_end: int) -> int:
+        """The number of the first unit whose record ends after a physical offset."""
 
         def stays(number: int) -> bool:
             unit = self._unit(number)
             return unit.physical_offset + unit.size <= physical_end
 
-        self._truncate(halve(self._first_unit, self._unit_end, stays))
+        return halve(self._first_unit, self._unit_end, stays)
 
     def cut_at(self, queue_offset: int) -> None:
         """Remove the units of records with messages from a queue offset on, on disk, too (zeros).
@@ -352,19 +363,6 @@ class BatchConsumeQueue(ConsumeQueue):
                 lambda middle: self._unit(middle).end_offset <= queue_offset,
             )
         )
-
-    def end_before(self, physical_end: int) -> int:
-        """Queue offset after the last message of a record that ends at `physical_end` or before.
-
-        Raises:
-          StoreIOError: a file could not be read.
-        """
-        end = 0
-        for unit in self.units(0):
-            if unit.physical_offset + unit.size > physical_end:
-                break
-            end = unit.end_offset
-        return end
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Set `min_offset` to the first message that is still in the log.
@@ -471,7 +469,7 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def _zero_from(self, position: int) -> None:
         size = self.files.file_size
-        for base in list(self.file_offsets):
+        for base in reversed(list(self.file_offsets)):
             path = self.path_of(base)
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)

@@ -416,13 +416,16 @@ class ConsumeQueue(QueueState):
             self.max_offset += len(units) // UNIT_SIZE - 1
             self.committed_offset = self.next_offset = self.max_offset
 
-    def end_before(self, physical_end: int) -> int:
+    def end_before(self, physical_end: int, end: int | None = None) -> int:
         """Queue offset after the last unit of a message that ends at `physical_end` or before.
+
+        Args:
+          end: queue offset after the last unit to consider, visible or not; None: all visible ones.
 
         Raises:
           StoreIOError: a file could not be read.
         """
-        low, high = self.lowest_offset, self.max_offset
+        low, high = self.lowest_offset, self.max_offset if end is None else end
         while low < high:
             middle = (low + high) // 2
             physical_offset, size, _ = self.unit_at(middle)
@@ -456,7 +459,8 @@ class ConsumeQueue(QueueState):
         self.files.drop_page(self.key)
         size = self.files.file_size
         position = queue_offset * UNIT_SIZE
-        for base in list(self.file_offsets):
+        # The newest first, so that a crash leaves no gap.
+        for base in reversed(list(self.file_offsets)):
             path = self.path_of(base)
             if base > position or (base == position and base != self.file_offsets[0]):
                 self.files.remove(path)

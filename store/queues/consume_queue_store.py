@@ -226,6 +226,12 @@ class ConsumeQueueStore:
         """The queue, created if there is none; None as for `create`."""
         return self.queues.get((topic, queue_id)) or self.create(topic, queue_id)
 
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """The queue offset after the newest message of the log, visible or not; 0 when there is no
+        such queue. What a table remembers of a queue may be up to here."""
+        queue = self.queues.get((topic, queue_id))
+        return queue.committed_offset if queue is not None else 0
+
     def physical_end(self) -> int:
         """First byte of the log after the last record that a unit points to."""
         return max((queue.physical_end() for queue in self.queues.values()), default=0)

@@ -109,6 +109,16 @@ class DeletedTopics:
             names = {name: None for name in self.names if name not in again}
             self._write(self.known_from, names)
 
+    def cut(self, log_end: int) -> None:
+        """Let recorded deletions reach back to the end of a log that was cut: there are no older
+        messages after it.
+
+        Raises:
+          StoreIOError: the file could not be written; the old one is still valid.
+        """
+        if self.known_from is not None and self.known_from > log_end:
+            self._write(log_end, self.names)
+
     def _write(self, known_from: int, names: dict[str, None]) -> None:
         content = {"version": VERSION, "knownFrom": known_from, "topics": list(names)}
         text = json.dumps(content, separators=(",", ":")).encode()

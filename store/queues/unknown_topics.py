@@ -68,10 +68,11 @@ def unknown_topics(
     for queue in queues:
         topic, queue_id = queue.key
         is_known = topic in known or topic in deleted or topic.startswith(LIGHT_PREFIX)
-        if is_known or queue.max_offset <= 0:
+        end = queue.committed_offset  # hidden messages become visible
+        if is_known or end <= 0:
             continue
         unknown = found.setdefault(topic, UnknownTopic(topic))
-        unknown.queues[queue_id] = (min(queue.min_offset, queue.max_offset), queue.max_offset)
+        unknown.queues[queue_id] = (min(queue.min_offset, end), end)
         unknown.is_batch = queue.is_batch
         unknown.physical_end = max(unknown.physical_end, queue.physical_end())
     return [found[topic] for topic in sorted(found)]

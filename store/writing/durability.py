@@ -6,16 +6,16 @@ Java counterparts: CommitLog.handleDiskFlushAndHA and submitReplicaRequest of 5.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-
-import trio
+from typing import Any, Protocol
 
 from ...common.clock import Clock
 from ..config import BrokerRole, MessageStoreConfig
 from ..offsets import PhysicalOffset
-from ..status import PutMessageStatus
+from ..status import PutMessageStatus, PutRefusal
+from .ack_waiters import AckWaiters, Replicated
 from .flush import FlushService
+from .in_sync_acks import ConfirmedCopy, InSyncAcks
 from .log_writer import LogWriter
-from .waiters import OffsetWaiters
 
 # Acknowledgements of slaves, and the sends that wait for them.
 #
@@ -23,7 +23,9 @@ from .waiters import OffsetWaiters
 # are 4.9's: a SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE at once (L12), where 5.x
 # answers success.
 
-Replicated = Callable[[PutMessageStatus], None]
+
+def _no_refusal() -> PutRefusal | None:
+    return None
 
 
 class SlaveAcks:
@@ -36,17 +38,14 @@ class SlaveAcks:
     Attributes:
       needed: slaves that must have a message before a send to a SYNC_MASTER is answered success.
       acked_offset: physical offset up to which `needed` slaves have the log, or had it once.
-      waited_for: set when a send begins to wait; `expire` replaces it.
     """
 
     def __init__(self, config: MessageStoreConfig, clock: Clock) -> None:
         self.needed = max(1, config.in_sync_replicas - 1)
         self.acked_offset = 0
-        self.waited_for = trio.Event()
         self._config = config
-        self._clock = clock
         self._offsets: dict[Hashable, int] = {}
-        self._waiters: OffsetWaiters[PutMessageStatus] = OffsetWaiters(config.slave_timeout / 1000)
+        self._waiters = AckWaiters(config.slave_timeout / 1000, clock)
 
     def report(self, slave: Hashable, offset: int) -> None:
         """Record the offset of a slave; the caller has validated it.
@@ -62,7 +61,7 @@ class SlaveAcks:
             reached = best[self.needed - 1] if len(best) >= self.needed else 0
         if reached > self.acked_offset:
             self.acked_offset = reached
-            self._waiters.release(reached, PutMessageStatus.PUT_OK)
+            self._waiters.release(reached)
 
     def forget(self, slave: Hashable) -> None:
         """Remove a slave whose connection ended; sends keep waiting for other reports."""
@@ -87,8 +86,12 @@ class SlaveAcks:
         if physical_offset < self.acked_offset:
             callback(PutMessageStatus.PUT_OK)
             return
-        self._waiters.add(physical_offset, callback, now_s=self._clock.monotonic_s())
-        self.waited_for.set()
+        self._waiters.add(physical_offset, callback)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a send waits."""
+        return bool(self._waiters)
 
     def fail(self, status: PutMessageStatus) -> None:
         """Answer all waiting sends with a failure."""
@@ -96,20 +99,44 @@ class SlaveAcks:
 
     async def expire(self) -> None:
         """Answer sends whose timeout has passed, until cancelled."""
-        try:
-            while True:
-                await self.waited_for.wait()
-                while self._waiters:
-                    rest_s = self._waiters.deadline_s - self._clock.monotonic_s()
-                    await trio.sleep(max(rest_s, 0))
-                    now_s = self._clock.monotonic_s()
-                    self._waiters.expire(now_s, PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
-                self.waited_for = trio.Event()
-        finally:
-            self._waiters.fail(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        await self._waiters.expire()
 
 
 _PUT_OK = PutMessageStatus.PUT_OK
+
+
+class Acks(Protocol):
+    """Acknowledgements of slaves: `SlaveAcks`, and in controller mode `InSyncAcks`.
+
+    The key of a slave is its connection in the first, and its permanent id in the second.
+    """
+
+    @property
+    def needed(self) -> int:
+        """See `SlaveAcks`, as for the others."""
+
+    @property
+    def acked_offset(self) -> int: ...
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a send waits."""
+
+    def report(self, slave: Any, offset: int, /) -> None: ...
+
+    def forget(self, slave: Any, /) -> None: ...
+
+    def is_in_sync(self, offset: int, log_end: int) -> bool:
+        """Whether a slave that has the log up to an offset counts as available."""
+
+    def are_enough(self, log_end: int) -> bool:
+        """Whether sends wait for slaves at all."""
+
+    def wait(self, physical_offset: int, callback: Replicated) -> None: ...
+
+    def fail(self, status: PutMessageStatus) -> None: ...
+
+    async def expire(self) -> None: ...
 
 
 class Durability:
@@ -117,16 +144,29 @@ class Durability:
 
     Args:
       writer: commits the records.
+      in_sync: see the attribute.
 
     Attributes:
-      slaves: the acknowledgements of the slaves.
+      slaves: the acknowledgements of the slaves; a master's `in_sync` in controller mode.
+      in_sync: confirms the log in controller mode; None: the broker is not in that mode.
       waits_for_slaves: sends wait for slaves, as the broker is a SYNC_MASTER.
     """
 
     def __init__(
-        self, config: MessageStoreConfig, clock: Clock, writer: LogWriter, flusher: FlushService
+        self,
+        config: MessageStoreConfig,
+        clock: Clock,
+        writer: LogWriter,
+        flusher: FlushService,
+        in_sync: InSyncAcks | ConfirmedCopy | None = None,
     ) -> None:
-        self.slaves = SlaveAcks(config, clock)
+        self.in_sync = in_sync
+        self.slaves: Acks
+        self._refusal: Callable[[], PutRefusal | None] = _no_refusal
+        if isinstance(in_sync, InSyncAcks):
+            self.slaves, self._refusal = in_sync, in_sync.refusal
+        else:
+            self.slaves = SlaveAcks(config, clock)
         self._writer = writer
         self._flusher = flusher
         self._sync_flush = writer.sync_flush
@@ -142,6 +182,31 @@ class Durability:
         """Physical offset up to which slaves are sent the log: under SYNC_FLUSH only what is on
         this machine's device, so that a slave never has more than its master after a power cut."""
         return self._flusher.flushed_offset if self._sync_flush else self._writer.committed_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """Physical offset up to which the log may be visible in controller mode; in any other, up
+        to which it is."""
+        return self._writer.visible_offset if self.in_sync is None else self.in_sync.confirm_offset
+
+    def is_confirmed(self, end: int) -> bool:
+        """Whether no record before a physical offset can be cut from the log any more.
+
+        Only controller mode cuts, so in any other mode none can.
+        """
+        return self.in_sync is None or self.in_sync.confirm_offset >= end
+
+    def confirmed(self, offset: int) -> None:
+        """Take the confirm offset that a slave's master sends; in controller mode only."""
+        if isinstance(self.in_sync, ConfirmedCopy):
+            self.in_sync.confirmed(offset)
+
+    def send_refusal(self) -> PutRefusal | None:
+        """Why clients may not send now, though the store takes puts; None: they may.
+
+        The broker's own puts are not refused for it: they are stored, and wait to be confirmed.
+        """
+        return self._refusal()
 
     def fail(self) -> None:
         """Stop waiting for slaves: after a failed fsync they are not sent the rest."""

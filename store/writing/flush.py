@@ -61,7 +61,7 @@ class SyncThread:
             raise error
 
     def close(self) -> None:
-        """End the thread, after its current call."""
+        """End the thread; never while a task waits in `run`."""
         if self._thread is None:
             return
         self._call = None
@@ -244,7 +244,10 @@ class FlushService:
                 await self.flush_in_thread(threaded=threaded)
         finally:
             self.may_wait_in_loop = False
-            self._thread.close()
+            # Another task may wait for its fsync, and would wait for ever without the descriptor.
+            with trio.CancelScope(shield=True):
+                async with self._turn:
+                    self._thread.close()
 
     def _sync(self, files: list[DiskFile]) -> None:
         start_s = self._clock.monotonic_s()

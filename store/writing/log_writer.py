@@ -115,6 +115,8 @@ class LogWriter:
       activity: signalled by each commit.
       on_failed: called when the files may differ from what was written; it makes the store
         read-only.
+      on_committed: in controller mode, called with the log's end after each commit, which others
+        may then see; None: not in that mode.
 
     Attributes:
       mode: the state of the store.
@@ -132,11 +134,15 @@ class LogWriter:
         flusher: FlushService,
         activity: Activity,
         on_failed: Callable[[StoreIOError], None],
+        *,
+        on_committed: Callable[[int], None] | None = None,
     ) -> None:
         self.mode = StoreMode()
         self.burst = Burst(config.max_message_size)
         self.committed_offset = 0
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._on_committed = on_committed
+        self._holds = self.sync_flush or on_committed is not None
         self._clock = clock
         self._log = log
         self._dispatcher = dispatcher
@@ -152,9 +158,11 @@ class LogWriter:
         self._burst_error: StoreIOError | None = None
 
     def start_at(self, end: int) -> None:
-        """Set the end of the log to a physical offset up to which it is on the device."""
+        """Set the end of the log to a physical offset up to which it is on the device, and visible
+        unless the dispatcher hides a part."""
         self.burst.clear_from(end)
-        self.committed_offset = self._dispatcher.dispatched_offset = end
+        self.committed_offset = end
+        self._dispatcher.start_at(end)
         self._flusher.flushed_offset = self._flusher.committed_offset = end
         self._set_file_end()
 
@@ -194,8 +202,8 @@ class LogWriter:
     def commit(self) -> Collection[Key]:
         """Write all puts since the last commit: one pwrite per commit log file.
 
-        Returns: the (topic, queue_id) with new visible messages; none under SYNC_FLUSH, where
-          `Dispatcher.on_visible` is called after the fsync.
+        Returns: the (topic, queue_id) with new visible messages; none under SYNC_FLUSH, and in
+          controller mode, where `Dispatcher.on_visible` is called once they are visible.
 
         Raises:
           StoreIOError: this write failed, or that of an earlier `commit_part`. None of the puts
@@ -235,9 +243,13 @@ class LogWriter:
             burst.segments = []
         self.committed_offset = self._flusher.committed_offset = end
         self._activity.signal()
-        if not self.sync_flush:
+        if not self._holds:
             return self._dispatcher.show(end, touched, items)
         self._dispatcher.hold(end, touched, items)
+        if self._on_committed is not None:
+            self._on_committed(end)
+        if not self.sync_flush:
+            return ()
         if size < zeros_left(self._zero_ahead_size):  # large bursts gain nothing from zeros
             self._zero_ahead(end)
         self._flusher.want()
@@ -331,6 +343,11 @@ class LogWriter:
     def _set_file_end(self) -> None:
         """Let puts fill the current file, or all call `roll`, which refuses them."""
         self.burst.file_end = self.next_file_base if self.mode.takes_puts else NO_PUTS
+
+    @property
+    def visible_offset(self) -> int:
+        """Physical offset up to which the log is visible."""
+        return self._dispatcher.dispatched_offset
 
     @property
     def next_file_base(self) -> int:

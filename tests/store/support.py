@@ -18,6 +18,7 @@ from trocket.store.message_store import MessageStore
 from trocket.store.offsets import QueueOffset
 from trocket.store.reading.visible_log import VisibleLog
 from trocket.store.status import PutResult
+from trocket.store.writing.in_sync_acks import ConfirmedCopy, InSyncAcks
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 HOST_V6 = bytes(15) + b"\x01\x00\x00\x2a\x9f"
@@ -56,7 +57,12 @@ def small_config(*, root: str = ROOT, sync: bool = False, **changes: object) -> 
 
 
 def open_store(
-    disk: Disk | None = None, *, clock: Clock | None = None, sync: bool = False, **changes: Any
+    disk: Disk | None = None,
+    *,
+    clock: Clock | None = None,
+    sync: bool = False,
+    in_sync: InSyncAcks | ConfirmedCopy | None = None,
+    **changes: Any,
 ) -> MessageStore:
     """A loaded store on a disk in memory."""
     store = MessageStore(
@@ -64,6 +70,7 @@ def open_store(
         clock=clock or ManualClock(),
         disk=disk or MemoryDisk(),
         memory_bytes=1 << 30,
+        in_sync=in_sync,
     )
     store.load()
     return store

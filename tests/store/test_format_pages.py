@@ -20,10 +20,12 @@ from trocket.remoting import record_schema
 from trocket.remoting.schema import Layout
 from trocket.store import format as store_format
 from trocket.store.config import MessageStoreConfig
+from trocket.store.ha.epochs import Epochs, encode_epochs
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.deleted_topics import DeletedTopics
 from trocket.store.queues.queue_ends import QueueEnds
 from trocket.store.recovery.checkpoint import Checkpoint, IndexProgress
+from trocket.store.recovery.log_cut import LogCut, write_cut
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "docs" / "formats"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
@@ -66,6 +68,13 @@ def our_queue_ends() -> bytes:
     ).to_bytes()
 
 
+def our_log_cut() -> bytes:
+    disk = MemoryDisk()
+    disk.make_folder("/store")
+    write_cut(disk, "/store", LogCut(1028578, 1040682))
+    return bytes(disk.contents["/store/log_cut.trocket"])
+
+
 def our_deleted_topics() -> bytes:
     disk = MemoryDisk()
     deleted = DeletedTopics(disk, "/store")
@@ -77,6 +86,8 @@ def our_deleted_topics() -> bytes:
 OURS = {
     "checkpoint": our_checkpoint,
     "deleted_topics": our_deleted_topics,
+    "epochs": lambda: encode_epochs(Epochs([(1, 0)])),
+    "log_cut": our_log_cut,
     "queue_ends": our_queue_ends,
     "sealed": lambda: sealed(b'{"offsetTable":{}}'),
 }

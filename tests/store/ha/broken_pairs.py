@@ -20,7 +20,8 @@ def the_slaves_first_report_is_not_of_the_device(patch: Patch) -> None:
     """L11: a connection that breaks between an append and its fsync, and the next one."""
 
     async def follow(self: LogFollower) -> None:
-        await self._agree()
+        self._agreed = await self._terms.agree()
+        self._reported = self._agreed.requested
         self.on_following()
         await self.link.side_by_side(self._copy, self._report)
 
@@ -59,7 +60,7 @@ def a_report_releases_what_begins_where_it_ends(patch: Patch) -> None:
 
     def broken(self: SlaveAcks, slave: Any, offset: int) -> None:
         report(self, slave, offset)
-        self._waiters.release(offset + 1, OK)
+        self._waiters.release(offset + 1)
 
     patch.setattr(SlaveAcks, "report", broken)
 

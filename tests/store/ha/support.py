@@ -12,6 +12,7 @@ import trio.testing
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import BrokerRole
 from trocket.store.ha.master import HaMaster
+from trocket.store.ha.member import SetMember
 from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
@@ -98,6 +99,7 @@ class Node:
       nursery: they run there.
       network: its slaves or its master are behind it.
       disk: its own by default.
+      member: its place in a set, in controller mode.
     """
 
     def __init__(
@@ -106,9 +108,11 @@ class Node:
         network: Network,
         role: BrokerRole,
         disk: Any = None,
+        member: SetMember | None = None,
         **changes: Any,
     ) -> None:
         self.disk = disk or MemoryDisk(journalled=True)
+        self.member = member
         self.role = role
         self.changes = changes
         self.store: MessageStore
@@ -124,7 +128,8 @@ class Node:
     async def start(self) -> MessageStore:
         """Open the store and run what belongs to it."""
         changes: dict[str, Any] = {"broker_role": self.role, **self.changes}
-        self.store = open_store(self.disk, clock=TrioClock(), **changes)
+        in_sync = self.member.in_sync if self.member is not None else None
+        self.store = open_store(self.disk, clock=TrioClock(), in_sync=in_sync, **changes)
         await self._nursery.start(self._run)
         return self.store
 
@@ -133,10 +138,10 @@ class Node:
             async with trio.open_nursery() as nursery:
                 await nursery.start(run_services, self.store)
                 if self.is_master:
-                    self.ha = self._network.master = HaMaster(self.store)
+                    self.ha = self._network.master = HaMaster(self.store, self.member)
                     await nursery.start(self.ha.serve)
                 else:
-                    self.ha = HaSlave(self.store, connect=self._network.connect)
+                    self.ha = HaSlave(self.store, connect=self._network.connect, member=self.member)
                     self.ha.set_master(ADDRESS)
                     nursery.start_soon(self.ha.run)
                 task_status.started()

@@ -278,6 +278,6 @@ async def test_an_async_master_makes_nothing_for_its_slaves(autojump_clock):
     async with group() as (master, slave, _):
         await trio.sleep(1)
         assert put_and_wait(master.store, 5) == [OK] * 5
-        assert not master.store.durability.slaves.waited_for.is_set()
+        assert not master.store.durability.slaves.is_waited_for
         assert isinstance(slave.ha, HaSlave)
         assert send(master.store) == 5

@@ -388,7 +388,7 @@ def test_an_fsync_that_began_before_a_queue_began_again_shows_nothing_of_it():
     old = records((0, {}), (1, {}), (2, {}))
     copy(slave, old + record(len(old), 0, b"new"))
     assert slave.max_offset("T", 0) == 0
-    slave.dispatcher.show_flushed(len(old))
+    slave.dispatcher.show_until(len(old))
     assert slave.max_offset("T", 0) <= 1
     slave.flusher.flush()
     assert bodies(slave) == [b"new"]

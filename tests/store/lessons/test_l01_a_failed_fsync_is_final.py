@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from functools import partial
 
 import pytest
 import trio
@@ -110,6 +111,28 @@ async def test_a_second_flush_does_not_return_before_the_running_fsync_ends():
         assert calls == []
         log.may_end.set()
     assert calls == [100, True]
+
+
+async def test_the_end_of_the_service_waits_for_an_fsync_of_another_task():
+    """Else the thread's descriptor was closed, and the other task waited for ever."""
+    log, ends = OneFile(), []
+    flusher = FlushService(
+        log, SystemClock(), timeout_s=5.0, on_flushed=ends.append, on_failed=ends.append
+    )
+    async with trio.open_nursery() as nursery, trio.open_nursery() as services:
+
+        async def run():
+            await flusher.run(interval_s=lambda: 60.0, group_commit=False, threaded=True)
+
+        services.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        flusher.committed_offset = 100
+        nursery.start_soon(partial(flusher.flush_in_thread, threaded=True))
+        await trio.to_thread.run_sync(log.began.wait)
+        services.cancel_scope.cancel()
+        end = threading.Timer(0.1, log.may_end.set)
+        end.start()
+    assert ends == [100]
 
 
 @pytest.mark.parametrize("slow", [False, True])
