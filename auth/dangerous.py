@@ -123,6 +123,9 @@ BROKER: Final = Danger(
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
             Code.GET_ALL_CONSUMER_OFFSET,
             Code.GET_ALL_DELAY_OFFSET,
+            Code.EXCHANGE_BROKER_HA_INFO,
+            Code.GET_BROKER_EPOCH_CACHE,
+            Code.NOTIFY_BROKER_ROLE_CHANGED,  # a hint: the broker asks its controllers
             Code.GET_ALL_MESSAGE_REQUEST_MODE,
             Code.GET_TIMER_CHECK_POINT,
             Code.GET_TIMER_METRICS,
@@ -192,6 +195,35 @@ NAME_SERVER: Final = Danger(
             Code.GET_SYSTEM_TOPIC_LIST_FROM_NS,
             Code.GET_TOPICS_BY_CLUSTER,
             Code.GET_UNIT_TOPIC_LIST,
+            *ACCOUNTS,
+        }
+    ),
+)
+
+CONTROLLER: Final = Danger(
+    "controller",
+    MappingProxyType(
+        {
+            Code.UPDATE_CONTROLLER_CONFIG: "changes the controller's settings",
+            Code.CLEAN_BROKER_DATA: "makes the controller forget brokers",
+        }
+    ),
+    MappingProxyType(
+        {Code.CONTROLLER_ELECT_MASTER: "makes a broker of the sender's choice the master"}
+    ),
+    frozenset(
+        {
+            # Brokers.
+            Code.BROKER_HEARTBEAT,
+            Code.CONTROLLER_ALTER_SYNC_STATE_SET,
+            Code.CONTROLLER_REGISTER_BROKER,
+            Code.CONTROLLER_GET_REPLICA_INFO,
+            Code.CONTROLLER_GET_METADATA_INFO,
+            Code.CONTROLLER_GET_NEXT_BROKER_ID,
+            Code.CONTROLLER_APPLY_BROKER_ID,
+            # Tools that read.
+            Code.CONTROLLER_GET_SYNC_STATE_DATA,
+            Code.GET_CONTROLLER_CONFIG,
             *ACCOUNTS,
         }
     ),

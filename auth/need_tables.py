@@ -1,4 +1,4 @@
-"""The needs of every request code, for the broker, the name server and the filter server.
+"""The needs of every request code, by the kind of server.
 
 A code that is in no table is denied to all but super users. Codes that RocketMQ checks need the
 same here. Of those that it leaves open, what reads needs Get (lists: List) and what changes needs
@@ -221,7 +221,10 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: CLUSTER_GET,
     RequestCode.REGISTER_FILTER_SERVER: CLUSTER_UPDATE,
     RequestCode.GET_BROKER_HA_STATUS: CLUSTER_GET,
-    # Slaves, which sign as the inner client, a super user.
+    RequestCode.GET_BROKER_EPOCH_CACHE: CLUSTER_GET,
+    # Slaves and controllers, which sign as the inner client, a super user.
+    RequestCode.EXCHANGE_BROKER_HA_INFO: CLUSTER_GET,
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: CLUSTER_UPDATE,
     RequestCode.GET_ALL_CONSUMER_OFFSET: CLUSTER_GET,
     RequestCode.GET_ALL_DELAY_OFFSET: CLUSTER_GET,
     RequestCode.GET_TIMER_CHECK_POINT: CLUSTER_GET,
@@ -273,6 +276,22 @@ NEEDS_OF_NAMESRV: Final[Mapping[int, Need]] = {
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: CLUSTER_UPDATE,
     RequestCode.UPDATE_NAMESRV_CONFIG: CLUSTER_UPDATE,
     RequestCode.GET_NAMESRV_CONFIG: CLUSTER_GET,
+    **_ACCOUNTS,
+}
+
+NEEDS_OF_CONTROLLER: Final[Mapping[int, Need]] = {
+    RequestCode.BROKER_HEARTBEAT: CLUSTER_UPDATE,
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: CLUSTER_UPDATE,
+    RequestCode.CONTROLLER_ELECT_MASTER: CLUSTER_UPDATE,
+    RequestCode.CONTROLLER_REGISTER_BROKER: CLUSTER_UPDATE,
+    RequestCode.CONTROLLER_GET_REPLICA_INFO: CLUSTER_GET,
+    RequestCode.CONTROLLER_GET_METADATA_INFO: CLUSTER_GET,
+    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: CLUSTER_GET,
+    RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: CLUSTER_GET,
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: CLUSTER_UPDATE,
+    RequestCode.UPDATE_CONTROLLER_CONFIG: CLUSTER_UPDATE,
+    RequestCode.GET_CONTROLLER_CONFIG: CLUSTER_GET,
+    RequestCode.CLEAN_BROKER_DATA: CLUSTER_UPDATE,
     **_ACCOUNTS,
 }
 

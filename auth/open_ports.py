@@ -16,6 +16,7 @@ KEY: Final = "allowRemoteAdministration"
 OPEN_TO_ALL: Final = {
     "broker": "read and send messages, commit offsets and create topics",
     "name server": "read routes and register brokers",
+    "controller": "read the state of brokers, and register brokers that may become master",
     "filter server": "pull filtered messages",
 }
 """What every client may do, by the kind of server."""
@@ -24,6 +25,7 @@ _ACCOUNTS: Final = "bindAddress=127.0.0.1, a firewall, or accounts (authenticati
 _CLOSED_BY: Final = {
     "broker": _ACCOUNTS,
     "name server": _ACCOUNTS,
+    "controller": _ACCOUNTS,
     "filter server": "bindAddress=127.0.0.1 or a firewall",
 }
 

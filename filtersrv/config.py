@@ -112,7 +112,7 @@ def read_filtersrv_config(
         config.check_exempt_addresses()
     with problems.collected():
         check_access(config)
-    from ..remoting.client import split_address  # not for the help: it brings trio
+    from ..remoting.opener import split_address  # not for the help: it brings trio
 
     try:
         split_address(config.connect_which_broker)

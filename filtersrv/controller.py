@@ -35,7 +35,7 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.server import RemotingServer, open_listener
+from ..remoting.server import RemotingServer, closed_at_end, open_listener
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
@@ -149,18 +149,19 @@ class FiltersrvController:
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
         self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
-        try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self._client.run)
-                await nursery.start(self.server.serve, listeners)
-                services = Supervisor(nursery, logger, ends=(UnknownToBrokerError,))
-                await services.start("the registration at the broker", self._register)
-                what = "the refreshing of filter classes"
-                services.every(what, REFRESH_INTERVAL_S, self.classes.refresh)
-                task_status.started()
-        finally:
-            with trio.CancelScope(shield=True):
-                await self.classes.aclose()
+        with closed_at_end(listeners):
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self._client.run)
+                    await nursery.start(self.server.serve, listeners)
+                    services = Supervisor(nursery, logger, ends=(UnknownToBrokerError,))
+                    await services.start("the registration at the broker", self._register)
+                    what = "the refreshing of filter classes"
+                    services.every(what, REFRESH_INTERVAL_S, self.classes.refresh)
+                    task_status.started()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self.classes.aclose()
 
     # The broker
 

@@ -10,14 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import NAME_SERVER
-from ..auth.open_ports import open_warnings
+from ..auth.server_program import run_server
 from ..common import process
 from ..common.command_line import parse
-from ..common.config import ConfigError, Problems
-from ..common.log_levels import apply_levels, parse_levels
 from ..common.outputs import run_guarded
 from ..disk.errors import StoreError
-from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from .command_line import PROGRAM
 from .config import NamesrvConfig, read_namesrv_config
 
@@ -41,34 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: Namespace) -> int:
     """Run a name server with the parsed flags of `PROGRAM`; return the exit status."""
-    from ..remoting.tls_settings import new_tls
-
-    try:
-        entries = process.read_entries(options.config_file)
-        path = options.config_file or ""
-        problems = Problems(entries, path)
-        with problems.collected():
-            config, warnings = read_namesrv_config(entries, NamesrvConfig(), path=path)
-        with problems.collected():
-            tls_config, tls_warnings = read_tls_config(entries, path=path)
-            tls = new_tls(tls_config)
-        with problems.collected():
-            check_metrics_entries(entries)
-        problems.raise_all()
-    except ConfigError as error:
-        return process.refuse(PROGRAM.name, error, is_check=options.print_all)
-    warnings += [*open_warnings(NAME_SERVER, config), *tls_warnings]
-    if options.print_all:
-        process.print_warnings(PROGRAM.name, warnings)
-        process.print_configuration([config, tls_config])
-        return process.EXIT_OK
-    process.log_to_stderr(options.log_level, options.log_format, warnings)
-    apply_levels(config.log_level, parse_levels(config.log_levels))
-    return process.serve(
-        lambda stop: _run(config, tls, stop),
-        program=PROGRAM.name,
+    return run_server(
+        options,
+        PROGRAM,
+        NAME_SERVER,
+        lambda entries, path: read_namesrv_config(entries, NamesrvConfig(), path=path),
+        _run,
         expected=(StoreError,),
-        with_parent=options.exit_with_parent,
     )
 
 

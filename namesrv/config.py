@@ -11,43 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from ..auth.config import AccessConfig, read_access
-from ..common.config import (
-    Bounds,
-    ConfigError,
-    Entry,
-    KnownKey,
-    Problems,
-    at,
-    configure,
-    is_address,
-    setting,
-)
-from ..common.connection_policy import NEVER_IDLE, ConnectionPolicy
+from ..auth.server_config import SERVER_CHECKS, ServerConfig, read_server_config
+from ..common.config import Bounds, ConfigError, Entry, KnownKey, is_address, setting
 from ..common.known_keys import read_keys
-from ..common.log_levels import LogLevel, parse_levels
-from ..common.metrics_keys import MetricsExporterType, with_labels
-from ..remoting.memory_budget import BUDGET_MIN
-from ..remoting.tls_config import split_tls
-
-SHOWN_BY: Final = frozenset({MetricsExporterType.DISABLE, MetricsExporterType.PROM})
-"""The values of metricsExporterType that do here what they say."""
 
 
 @dataclass(slots=True)
-class NamesrvConfig(AccessConfig, ConnectionPolicy):
+class NamesrvConfig(ServerConfig):
     """The name server's configuration. Times are milliseconds unless the name says otherwise.
-
-    The keys of `AccessConfig`, which RocketMQ's name server does not have, are for its accounts,
-    those of `ConnectionPolicy` limit its connections.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
-      bind_address: local address to listen on; 0.0.0.0 = all.
       kv_config_path: file of the KV configuration (order topics).
-      config_store_path: file that changed settings are written to; with `-c` it is that file.
       order_message_enable: whether route answers carry the order configuration of KV.
       return_order_topic_config_to_broker: whether answers to registrations list all order topics.
       scan_not_active_broker_interval: between scans for brokers whose heartbeats stopped.
@@ -59,31 +36,15 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
         loses that broker's queues.
       need_wait_for_service, wait_seconds_for_service: whether route queries are refused in the
         first seconds after the start, until brokers had time to register.
-      server_channel_max_idle_time_seconds: a connection without traffic for this long is closed.
       cluster_test, product_env_name: whether routes of topics that no broker registered here are
         asked of the name servers of another environment, and its name, for the log.
       product_namesrv_addr: not a key of RocketMQ, which asks an address server for them (jmenv).
         The name servers of that environment, `host:port;host:port`.
-      metrics_exporter_type: PROM serves metrics and health by HTTP; the other ways of brokers are
-        not there. RocketMQ's name server has these keys of metrics as a controller.
-      metrics_prom_exporter_port, metrics_prom_exporter_host: port (0: any free one) and address of
-        that server; "": bindAddress.
-      metrics_label: further labels of all metrics, `name:value,name:value`.
-      metrics_tls_enable: not a key of RocketMQ. Whether that server speaks TLS only.
-      allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
-        may delete and change what `auth/dangerous.py` lists, too.
-      log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
-        `--log-level`.
-      log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
-      broker_cluster_name: not a key of RocketMQ's name server. The cluster whose rights are needed
-        for administration here, beside accounts: `Cluster:NAME` in their rules.
-      remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
-        incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
-        quarter of the memory, at most 1 GiB.
     """
 
+    node_type: ClassVar[str] = "namesrv"
+
     listen_port: int = setting(9876, minimum=0, maximum=65_535, clamp=None)
-    bind_address: str = "0.0.0.0"
     kv_config_path: str = setting(
         str(Path.home() / "namesrv" / "kvConfig.json"), guarded="is a path of files"
     )
@@ -100,28 +61,9 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
     delete_topic_with_broker_registration: bool = setting(False, live=True)
     need_wait_for_service: bool = setting(False, live=True)
     wait_seconds_for_service: int = setting(45, minimum=0, live=Bounds(0, 3_600))
-    server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     cluster_test: bool = False
     product_env_name: str = "center"
     product_namesrv_addr: str = ""
-    broker_cluster_name: str = "DefaultCluster"
-    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
-    metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
-    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=65_535, clamp=None)
-    metrics_prom_exporter_host: str = ""
-    metrics_label: str = ""
-    metrics_tls_enable: bool = setting(False, guarded="protects connections")
-    allow_remote_administration: bool = setting(False, guarded="protects the server")
-    log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
-    log_levels: str = setting("", live=True)
-
-    @property
-    def metrics_labels(self) -> dict[str, str]:
-        """The labels of all metrics beside `node_id`, the address that it listens on.
-
-        Raises: ConfigError: metricsLabel is not as it should be.
-        """
-        return with_labels({"node_type": "namesrv", "node_id": ""}, self.metrics_label)
 
     @property
     def product_namesrv_addresses(self) -> tuple[str, ...]:
@@ -144,18 +86,6 @@ def check_values(config: NamesrvConfig) -> None:
         check(config)
 
 
-def _check_levels(config: NamesrvConfig) -> None:
-    parse_levels(config.log_levels)
-
-
-def _check_limits(config: NamesrvConfig) -> None:
-    config.check_exempt_addresses()
-
-
-def _check_accounts(config: NamesrvConfig) -> None:
-    read_access(config)
-
-
 def _check_other_environment(config: NamesrvConfig) -> None:
     for address in config.product_namesrv_addresses:
         if not is_address(address):
@@ -170,16 +100,9 @@ def _check_other_environment(config: NamesrvConfig) -> None:
         )
 
 
-def _check_metrics(config: NamesrvConfig) -> None:
-    config.metrics_labels  # noqa: B018 - only the check
-
-
 VALUE_CHECKS: Final[tuple[Callable[[NamesrvConfig], None], ...]] = (
-    _check_levels,
-    _check_limits,
-    _check_accounts,
+    *SERVER_CHECKS,
     _check_other_environment,
-    _check_metrics,
 )
 """Each raises ConfigError; those of the start and of a change while the name server runs."""
 
@@ -196,19 +119,6 @@ def read_namesrv_config(
     Raises: ConfigError: unknown key or bad value.
     Source: RocketMQ 5.5.0 namesrv/NamesrvStartup.java.
     """
-    entries = split_tls(entries)[1]
-    problems = Problems(entries, path)
-    configs, warnings = configure(entries, (defaults,), known_keys, path=path, problems=problems)
-    config: NamesrvConfig = configs[0]
-    if path:
-        config.config_store_path = path
-    for check in VALUE_CHECKS:
-        with problems.collected():
-            check(config)
-    if config.metrics_exporter_type not in SHOWN_BY:
-        warnings.append(
-            f"{at(path)}metricsExporterType={config.metrics_exporter_type.name}: "
-            "a name server offers its metrics only with PROM; it offers none now"
-        )
-    problems.raise_all(warnings)
-    return config, warnings
+    return read_server_config(
+        entries, defaults, known_keys, VALUE_CHECKS, path=path, server="a name server"
+    )

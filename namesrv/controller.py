@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,15 +35,16 @@ from ..disk.json_config import save_json
 from ..disk.os_disk import Disk
 from ..disk.state_file import StateFile
 from ..disk.state_files import StateFiles
-from ..remoting.channel import Answer, Channel, Processor
+from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import RemotingError
 from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
 from ..remoting.metrics.listening import open_metrics_listener
+from ..remoting.metrics.request_counts import counted
 from ..remoting.request_codes import RequestCode
-from ..remoting.server import RemotingServer, open_listener
+from ..remoting.server import RemotingServer, closed_at_end, open_listener
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
@@ -52,24 +53,6 @@ from .kv_config import KVConfigManager
 from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
-
-# Counts a name server's requests by their code, for its metrics only.
-#
-# Java counterpart: none.
-
-
-def counted(processors: Mapping[int, Processor], counts: Counter[int]) -> dict[int, Processor]:
-    """The processors, which count their requests by code before they serve them."""
-
-    def with_count(code: int, process: Processor) -> Processor:
-        def serve(request: RemotingCommand, channel: Channel) -> Answer:
-            counts[code] += 1
-            return process(request, channel)
-
-        return serve
-
-    return {code: with_count(code, process) for code, process in processors.items()}
-
 
 logger = logging.getLogger(__name__)
 
@@ -213,35 +196,38 @@ class NamesrvController:
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
         self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
-        try:
+        with closed_at_end(listeners):
             metrics_listener = self._metrics_listener or open_metrics_listener(self.config)
-        except OSError:
-            for listener in listeners:
-                listener.close()
-            raise
-        try:
-            async with trio.open_nursery() as nursery:
-                # The client first: an early registration may have it notify brokers.
-                await nursery.start(self._client.run)
-                await nursery.start(self.server.serve, listeners)
-                services = Supervisor(nursery, logger)
-                services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
-                services.start_soon("the notifications of brokers", self._send_notifications)
-                services.start_soon(
-                    "the saving of changes", self._kv_files.run, (self.access.accounts.file,)
-                )
-                if metrics_listener is not None:
-                    services.start_soon("the metrics", self._serve_metrics, metrics_listener)
-                logger.info(
-                    "the name server listens on %(addresses)s",
-                    {"addresses": ", ".join(self._addresses) or "-"},
-                )
-                task_status.started()
-        finally:
+            with closed_at_end([metrics_listener]):
+                try:
+                    await self._serve(listeners, metrics_listener, task_status)
+                finally:
+                    # Also when cancelled: requests may have changed the table after its last save.
+                    self._save_the_rest()
+
+    async def _serve(
+        self,
+        listeners: Sequence[socket.socket],
+        metrics_listener: socket.socket | None,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            # The client first: an early registration may have it notify brokers.
+            await nursery.start(self._client.run)
+            await nursery.start(self.server.serve, listeners)
+            services = Supervisor(nursery, logger)
+            services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
+            services.start_soon("the notifications of brokers", self._send_notifications)
+            services.start_soon(
+                "the saving of changes", self._kv_files.run, (self.access.accounts.file,)
+            )
             if metrics_listener is not None:
-                metrics_listener.close()
-            # Also when cancelled: requests may have changed the table after its last save.
-            self._save_the_rest()
+                services.start_soon("the metrics", self._serve_metrics, metrics_listener)
+            logger.info(
+                "the name server listens on %(addresses)s",
+                {"addresses": ", ".join(self._addresses) or "-"},
+            )
+            task_status.started()
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""

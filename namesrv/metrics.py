@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import trio
-
 from ..remoting.metrics import server_metrics
-from ..remoting.metrics.answers import LIVE, Answer, answer_of, text_answer
-from ..remoting.metrics.exposition import CONTENT_TYPE, expose
+from ..remoting.metrics.answers import Answer
 from ..remoting.metrics.families import Kind, Metric, Samples
+from ..remoting.metrics.pages import answer_page, exposed
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer
 from .config import NamesrvConfig
@@ -23,8 +21,6 @@ from .route_info_manager import RouteInfoManager
 
 SERIES_MAX: Final = 50_000
 """Samples of one metric, as a broker's `metricsOtelCardinalityLimit`; most have one per broker."""
-
-PATHS: Final = ("/metrics", "/health/live", "/health/ready")
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str) -> Metric:
@@ -88,16 +84,10 @@ class NamesrvMetrics:
 
     async def answer(self, path: str) -> Answer:
         """The answer to GET of a path with its query."""
-        path = path.partition("?")[0]
-        if path == "/metrics":
-            samples = self.collect()
-            text = await trio.to_thread.run_sync(expose, samples.families, self._labels)
-            return Answer(200, CONTENT_TYPE, text)
-        if path == "/health/live":
-            return LIVE
-        if path == "/health/ready":
-            return answer_of(self.missing())
-        return text_answer(404, f"there are {', '.join(PATHS)}")
+        return await answer_page(path, self._metrics, self.missing)
+
+    async def _metrics(self, _query: str) -> Answer:
+        return await exposed(self.collect().families, self._labels)
 
     def missing(self) -> list[str]:
         """What keeps it from answering queries for routes, one sentence each; empty: nothing."""

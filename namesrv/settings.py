@@ -10,15 +10,12 @@ namesrv/processor/DefaultRequestProcessor.java.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
-from ..common.config import key_of, to_properties
+from ..common.config import live_keys, to_text
 from .config import NamesrvConfig
 
-SETTABLE: Final = frozenset(
-    key_of(field) for field in dataclasses.fields(NamesrvConfig) if "live" in field.metadata
-)
+SETTABLE: Final = live_keys(NamesrvConfig)
 """The keys that UPDATE_NAMESRV_CONFIG may set."""
 
 SHOWN: Final = SETTABLE | {
@@ -40,5 +37,4 @@ SHOWN: Final = SETTABLE | {
 
 def show(config: NamesrvConfig) -> bytes:
     """The body of a GET_NAMESRV_CONFIG answer: a line `key=value` for each shown key, sorted."""
-    pairs = sorted((key, value) for key, value in to_properties(config) if key in SHOWN)
-    return "".join(f"{key}={value}\n" for key, value in pairs).encode()
+    return to_text(config, SHOWN)

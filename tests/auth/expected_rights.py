@@ -193,3 +193,18 @@ NAMESRV: dict[int, Row] = {
     Code.UPDATE_NAMESRV_CONFIG: row(UPDATE),
     Code.GET_NAMESRV_CONFIG: row(GET),
 }
+
+CONTROLLER: dict[int, Row] = {
+    Code.BROKER_HEARTBEAT: row(UPDATE),
+    Code.CONTROLLER_ALTER_SYNC_STATE_SET: row(UPDATE, brokerName="b"),
+    Code.CONTROLLER_ELECT_MASTER: row(UPDATE, brokerName="b"),
+    Code.CONTROLLER_REGISTER_BROKER: row(UPDATE, brokerName="b"),
+    Code.CONTROLLER_GET_REPLICA_INFO: row(GET, brokerName="b"),
+    Code.CONTROLLER_GET_METADATA_INFO: row(GET),
+    Code.CONTROLLER_GET_SYNC_STATE_DATA: row(GET, body=b'["b"]'),
+    Code.CONTROLLER_GET_NEXT_BROKER_ID: row(GET, brokerName="b"),
+    Code.CONTROLLER_APPLY_BROKER_ID: row(UPDATE, brokerName="b"),
+    Code.UPDATE_CONTROLLER_CONFIG: row(UPDATE),
+    Code.GET_CONTROLLER_CONFIG: row(GET),
+    Code.CLEAN_BROKER_DATA: row(UPDATE, brokerName="b"),
+}

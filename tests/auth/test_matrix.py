@@ -15,11 +15,18 @@ from trocket.auth.access_control import AccessControl
 from trocket.auth.accounts import Accounts
 from trocket.auth.gate import guarded as gate
 from trocket.auth.model import User
-from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_FILTERSRV, NEEDS_OF_NAMESRV
+from trocket.auth.need_tables import (
+    NEEDS_OF_BROKER,
+    NEEDS_OF_CONTROLLER,
+    NEEDS_OF_FILTERSRV,
+    NEEDS_OF_NAMESRV,
+)
 from trocket.auth.needs import Places
 from trocket.auth.rules import Rules
 from trocket.cli.protocol_table import served_codes
 from trocket.common.clock import ManualClock
+from trocket.controller.config import ControllerConfig
+from trocket.controller.server import ControllerServer
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
@@ -30,14 +37,19 @@ from trocket.remoting.server import RemotingServer
 
 from ..kit import embedded_broker, put_record
 from ..kit.client import Client
-from .expected_rights import BROKER, NAMESRV, Row
+from .expected_rights import BROKER, CONTROLLER, NAMESRV, Row
 from .signed import ALICE, INIT_USER, ROOT, allow, signed
 
 SERVERS = {
     "broker": (BROKER, NEEDS_OF_BROKER),
     "name server": (NAMESRV, NEEDS_OF_NAMESRV),
+    "controller": (CONTROLLER, NEEDS_OF_CONTROLLER),
 }
-MARKER = {"broker": RequestCode.GET_BROKER_RUNTIME_INFO, "name server": RequestCode.GET_KV_CONFIG}
+MARKER = {
+    "broker": RequestCode.GET_BROKER_RUNTIME_INFO,
+    "name server": RequestCode.GET_KV_CONFIG,
+    "controller": RequestCode.GET_CONTROLLER_CONFIG,
+}
 """A request that is answered at once, by server."""
 
 
@@ -64,15 +76,20 @@ async def guarded(name: str) -> AsyncIterator[Guarded]:
             assert controller.server is not None
             yield Guarded(controller.server, controller.parts.access.users.accounts, MARKER[name])
         return
-    namesrv = NamesrvController(
-        NamesrvConfig(kv_config_path="/n/kv.json", config_store_path="/n/n.conf", **keys),
-        clock=ManualClock(),
-        disk=MemoryDisk(),
-        listeners=[],
-    )
+    started: NamesrvController | ControllerServer
+    if name == "controller":
+        config = ControllerConfig(controller_store_path="/c", config_store_path="/c/c.conf", **keys)
+        started = ControllerServer(config, clock=ManualClock(), disk=MemoryDisk(), listeners=[])
+    else:
+        started = NamesrvController(
+            NamesrvConfig(kv_config_path="/n/kv.json", config_store_path="/n/n.conf", **keys),
+            clock=ManualClock(),
+            disk=MemoryDisk(),
+            listeners=[],
+        )
     async with trio.open_nursery() as nursery:
-        await nursery.start(namesrv.run)
-        yield Guarded(namesrv.server, namesrv.access.accounts, MARKER[name])
+        await nursery.start(started.run)
+        yield Guarded(started.server, started.access.accounts, MARKER[name])
         nursery.cancel_scope.cancel()
 
 

@@ -11,11 +11,20 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.auth.dangerous import ACCOUNTS, BROKER, FILTER_SERVER, NAME_SERVER, Danger
+from trocket.auth.dangerous import (
+    ACCOUNTS,
+    BROKER,
+    CONTROLLER,
+    FILTER_SERVER,
+    NAME_SERVER,
+    Danger,
+)
 from trocket.auth.open_ports import is_loopback, open_warning
 from trocket.auth.open_server import is_local, open_processors
 from trocket.cli.protocol_table import served_codes
 from trocket.common.clock import ManualClock
+from trocket.controller.config import ControllerConfig
+from trocket.controller.server import ControllerServer
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
@@ -32,7 +41,7 @@ from trocket.remoting.turn import Turn
 from ..kit import embedded_broker
 from ..kit.client import Client
 
-SERVERS = (BROKER, NAME_SERVER, FILTER_SERVER)
+SERVERS = (BROKER, NAME_SERVER, CONTROLLER, FILTER_SERVER)
 HERE = ("127.0.0.1:50000", "127.0.0.1:10911")
 ELSEWHERE = ("192.0.2.7:50000", "192.0.2.1:10911")
 
@@ -49,6 +58,14 @@ async def running(
     elif danger is NAME_SERVER:
         config = NamesrvConfig(allow_remote_administration=allows, **keys)
         yield NamesrvController(config, clock=ManualClock(), disk=MemoryDisk()).server
+    elif danger is CONTROLLER:
+        controller = ControllerConfig(
+            controller_store_path="/c",
+            config_store_path="/c/c.conf",
+            allow_remote_administration=allows,
+            **keys,
+        )
+        yield ControllerServer(controller, clock=ManualClock(), disk=MemoryDisk()).server
     else:
         yield FiltersrvController(FiltersrvConfig(allow_remote_administration=allows), {}).server
 

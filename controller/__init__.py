@@ -1,0 +1,1 @@
+"""The controller of sets of brokers that elect their masters."""
