@@ -12,7 +12,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..auth.dangerous import BROKER
 from ..auth.open_ports import open_warnings
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ..common.config import Entry
     from ..remoting.tls_config import TlsConfig
     from ..remoting.tls_settings import Tls
+    from .controller import BrokerController
+    from .failover.set_broker import SetBroker
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,16 +134,17 @@ async def _run(
 
     from ..common.clock import SystemClock
     from ..disk.os_disk import OsDisk
-    from .controller import BrokerController
 
-    controller = BrokerController(
-        broker,
-        store,
-        clock=SystemClock(),
-        disk=OsDisk(),
-        config_path=path,
-        tls=tls,
-    )
+    seams: dict[str, Any] = {"clock": SystemClock(), "disk": OsDisk()}
+    controller: BrokerController | SetBroker
+    if broker.enable_controller_mode:
+        from .failover.set_broker import SetBroker
+
+        controller = SetBroker(broker, store, config_path=path, tls=tls, **seams)
+    else:
+        from .controller import BrokerController
+
+        controller = BrokerController(broker, store, config_path=path, tls=tls, **seams)
     with stop:
         async with trio.open_nursery() as nursery:
             if options.from_stdin:

@@ -209,7 +209,13 @@ def assemble(
 
 
 def _foundation(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seams) -> Foundation:
-    store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
+    store = MessageStore(
+        store_config,
+        clock=seams.clock,
+        disk=seams.disk,
+        native=seams.native,
+        in_sync=seams.terms.in_sync,
+    )
     levels = DelayLevels(store.config.message_delay_level)
     live = LiveConfig((config, store_config), known_keys, check=check_values, server="the broker")
     foundation = Foundation(

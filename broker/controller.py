@@ -31,21 +31,22 @@ from ..native import Extension, choice, extension
 from ..remoting.address_limits import PeerAddress
 from ..remoting.client import RemotingClient
 from ..remoting.metrics.listening import open_metrics_listener
-from ..remoting.server import NotServedError, RemotingServer, ServedConnection
+from ..remoting.server import NotServedError, RemotingServer, ServedConnection, closed_at_end
 from ..remoting.signature import Credentials
 from ..remoting.tls_server import ServerTls
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.transport import SocketTransport, StreamTransport
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
+from ..store.ha.member import SetMember
 from ..store.ha.slave import Connect, connect_tcp
 from ..store.message_store import MessageStore
 from ..store.recovery.rocksdb import refuse_rocksdb
 from ..store.services import run_services
 from .assembly import MakePart, assemble, request_table
-from .part import SavedFile, Seams
+from .part import USUAL_TERMS, AtCut, SavedFile, Seams, StoreTerms
 from .settings.config import PUSHED, BrokerConfig
-from .settings.listening import connection_limits, listen, listen_for_slaves
+from .settings.listening import connection_limits, listen_for_slaves, listeners_of
 from .tables.table_saver import TableSaver
 
 if TYPE_CHECKING:
@@ -91,8 +92,13 @@ class BrokerController:
       tls: of the listeners and of `client`; None: RocketMQ's defaults.
       clients_ms: the time of day of clients, ms since 1970; None: `clock`'s.
       more_parts: create parts from outside of the package.
+      member: the place in a set that a controller leads; None: the broker is in none.
+      terms: of the store, in controller mode.
+      on_loaded: called with the broker once its data is loaded, before it serves; may raise
+        StoreError.
 
     Attributes:
+      says_goodbye: at its end it unregisters from the name servers.
       config: as above.
       parts: all parts that `assembly.py` created.
       store, topics, groups, offsets, filters, producers, consumers, locks, filter_servers,
@@ -121,8 +127,14 @@ class BrokerController:
         tls: Tls | None = None,
         clients_ms: Callable[[], WallTimeMs] | None = None,
         more_parts: Sequence[MakePart] = (),
+        member: SetMember | None = None,
+        terms: StoreTerms = USUAL_TERMS,
+        on_loaded: Callable[[BrokerController], None] = lambda broker: None,
     ) -> None:
         self.config = config
+        self.member = member
+        self.says_goodbye = True
+        self._on_loaded = on_loaded
         self.turn = turn or Turn()
         self._tls = tls or new_tls()
         self.client = client or RemotingClient(turn=self.turn, tls=self._tls.client)
@@ -142,7 +154,10 @@ class BrokerController:
             config_path=config_path,
             tls=self._tls,
             clients_ms=clients_ms,
+            member=member,
+            terms=terms,
         )
+        self._terms = terms
         self.parts = parts = assemble(config, store_config, seams, more_parts)
         self._saver = TableSaver(parts.foundation.files, parts.store)
         self.client.credentials = parts.access.users.credentials
@@ -164,7 +179,8 @@ class BrokerController:
 
     @property
     def listen_addresses(self) -> tuple[str, ...]:
-        """The addresses it listens on, the VIP port last; known once it runs."""
+        """The addresses it listens on: the port, the VIP port, and that of grpcServerPort; known
+        once it runs."""
         return self.parts.foundation.address.listened
 
     @property
@@ -207,7 +223,7 @@ class BrokerController:
         """
         listeners = self._listeners
         if listeners is None:
-            listeners = listen(self.config.bind_address, self.config.listen_port)
+            listeners = listeners_of(self.config)
         address = self.parts.foundation.address
         address.listens(listeners)
         ha_listeners: list[socket.socket] = []
@@ -227,12 +243,21 @@ class BrokerController:
                 with answered_while_opening(self._metrics_listener, self._metrics_tls):
                     self.load()
         except BaseException:
-            for listener in (*listeners, *ha_listeners, self._metrics_listener):
-                if listener is not None:
-                    listener.close()
-            self.store.close()
+            with closed_at_end((*listeners, *ha_listeners, self._metrics_listener)):
+                self.store.close()
             raise
         self.server = self._made_server()
+        with closed_at_end((*listeners, *ha_listeners)):
+            await self._run(self.server, listeners, ha_listeners, task_status)
+
+    async def _run(
+        self,
+        server: RemotingServer,
+        listeners: Sequence[socket.socket],
+        ha_listeners: Sequence[socket.socket],
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        """Serve what is loaded until cancelled, and save it."""
         try:
             async with trio.open_nursery() as base:
                 # Connections and processors stop first; the store's services and the client stop
@@ -241,11 +266,12 @@ class BrokerController:
                 await last.start(partial(run_services, self.store))
                 await last.start(self.client.run)
                 try:
-                    await self._serve(self.server, listeners, ha_listeners, task_status)
+                    await self._serve(server, listeners, ha_listeners, task_status)
                 finally:
                     try:
-                        with trio.move_on_after(GOODBYE_TIMEOUT_S, shield=True):
-                            await self.registrar.unregister_all()
+                        if self.says_goodbye:
+                            with trio.move_on_after(GOODBYE_TIMEOUT_S, shield=True):
+                                await self.registrar.unregister_all()
                     finally:
                         last.stop()
         finally:
@@ -295,9 +321,10 @@ class BrokerController:
         for part in self.parts.all:
             part.load_tables()
         was_killed = self.store.disk.exists(f"{root}/abort")
-        self.store.load()
+        self.store.load(self._terms.cut_at, self._terms.confirmed)
         for part in self.parts.all:
             part.load(was_killed=was_killed)
+        self._on_loaded(self)
 
     async def _serve(
         self,
@@ -363,26 +390,32 @@ class BrokerController:
         """Save what is in memory only. Messages come first, then what refers to them."""
         if self._metrics_listener is not None:
             self._metrics_listener.close()
-        parts = self.parts.all
-        steps: list[tuple[str, Callable[[], object]]] = [
-            *((part.name or "what is in memory only", part.close) for part in parts),
-            ("the log", self.store.flusher.flush),
-            *((part.name or "what is done", part.note_progress) for part in parts),
-            *(
-                (saved.file.name, partial(self._saver.save_at_end, saved))
-                for saved in self._saved()
-            ),
-        ]
-        for what, save in steps:
-            try:
-                save()
-            except StoreError as error:
-                logger.error(
-                    "%(what)s could not be saved: %(error)s", {"what": what, "error": error}
-                )
-            except Exception as error:  # noqa: BLE001 - our bug: the others are saved
-                _failures.note(f"saving {what}", "The file on disk stays as it was", error)
-        self.store.close()
+        parts, store = self.parts.all, self.store
+        for part in parts:
+            _save(part.name or "what is in memory only", part.close)
+        _save("the log", store.flusher.flush)
+        # A slave's progress is its master's, which it takes once that is confirmed.
+        if store.is_slave or store.durability.is_confirmed(store.max_physical_offset):
+            for part in parts:
+                _save(part.name or "what is done", part.note_progress)
+            saved = self._saved()
+        else:
+            # What was done with a tail that may be cut, such as deliveries of delayed messages, is
+            # done again by the next master.
+            saved = [each for each in self._saved() if each.at_cut is not AtCut.ENDS]
+        for each in saved:
+            _save(each.file.name, partial(self._saver.save_at_end, each))
+        store.close()
+
+
+def _save(what: str, save: Callable[[], object]) -> None:
+    """Save one thing at a stop; where it cannot be saved, the others are all the same."""
+    try:
+        save()
+    except StoreError as error:
+        logger.error("%(what)s could not be saved: %(error)s", {"what": what, "error": error})
+    except Exception as error:  # noqa: BLE001 - our bug
+        _failures.note(f"saving {what}", "The file on disk stays as it was", error)
 
 
 class _LastServices:

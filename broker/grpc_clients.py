@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ..auth.model import Action
 from ..auth.needs import group_of, topic_of
+from ..grpc_server.link import LinkOwner
+from ..grpc_server.loop_link import LoopLink
 from ..grpc_server.rules import Rules
 from ..grpc_server.server import GrpcServer
-from ..grpc_server.service import Right, Service
+from ..grpc_server.service import OnBroker, Right, Service
 from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from ..remoting.channel import Channel
 from .assembly import BrokerParts
 
 
-class BrokerDirectory:
-    """See `grpc_server.service.Directory`."""
+class BrokerBackend:
+    """See `grpc_server.service.Backend`."""
 
     def __init__(self, parts: BrokerParts) -> None:
+        self._name = parts.config.broker_name
         self._topics = parts.tables.topics.topic_config_table
         self._groups = parts.tables.groups.subscription_group_table
         self._hold = parts.pop.services.hold
         self._access = parts.access
+        self._last = (OnBroker(self._name, TopicConfig("")),)
 
-    def topic(self, name: str) -> TopicConfig | None:
-        return self._topics.get(name)
+    def topic(self, name: str) -> tuple[OnBroker, ...]:
+        config = self._topics.get(name)
+        if config is None:
+            return ()
+        # Nearly all calls are of the topic of the last one.
+        if self._last[0].config is not config:
+            self._last = (OnBroker(self._name, config),)
+        return self._last
 
     def group(self, name: str) -> SubscriptionGroupConfig | None:
         return self._groups.get(name)
 
-    def withdraw(self, channel: Channel, opaque: int) -> bool:
-        """Forget a pop; whether it waited."""
-        return self._hold.withdraw(channel, opaque)
+    def brokers(self, topics: Collection[str]) -> tuple[str, ...]:
+        return (self._name,)
+
+    def avoids(self, broker: str) -> bool:
+        return False
+
+    def links(self, owner: LinkOwner) -> LoopLink:
+        return LoopLink(owner, self._name, self._hold.withdraw)
 
     @property
     def has_accounts(self) -> bool:
@@ -57,9 +73,7 @@ def new_grpc_server(parts: BrokerParts) -> GrpcServer:
 
     Raises: ImportError: protobuf is not installed.
     """
-    service = Service(
-        BrokerDirectory(parts), parts.config.broker_name, parts.foundation.seams.clock.wall_ms
-    )
+    service = Service(BrokerBackend(parts), parts.foundation.seams.clock.wall_ms)
 
     def settings_changed() -> None:
         service.rules = Rules(max_message_size=parts.store.config.max_message_size)

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from ..common.child import OpenProcess
 from ..common.clock import Clock, WallTimeMs
@@ -31,8 +31,10 @@ from ..remoting.refusals import Refusals
 from ..remoting.request_codes import RequestCode
 from ..remoting.tls_settings import Tls
 from ..remoting.turn import Turn
+from ..store.ha.member import SetMember
 from ..store.ha.slave import Connect
 from ..store.message_store import MessageStore
+from ..store.writing.in_sync_acks import ConfirmedCopy, InSyncAcks
 from .messages.inner_message import DelayLevels, InnerPuts
 from .puts.added_properties import AddedProperties
 from .puts.send_turn import SendTurn
@@ -45,6 +47,23 @@ Processors = Mapping[RequestCode, Processor] | Mapping[int, Processor]
 
 NewMessages = Notifier[Collection[tuple[str, int]]]
 """Notifies of queues (topic and queue id) that have new readable messages."""
+
+
+class StoreTerms(NamedTuple):
+    """The terms on which a broker of controller mode opens its store, see `MessageStore.load`.
+
+    Attributes:
+      in_sync: `InSyncAcks` of a master, `ConfirmedCopy` of a slave; None: not in controller mode.
+      cut_at, confirmed: physical offsets; None: the log is not cut; the checkpoint says it.
+    """
+
+    in_sync: InSyncAcks | ConfirmedCopy | None = None
+    cut_at: int | None = None
+    confirmed: int | None = None
+
+
+USUAL_TERMS: Final = StoreTerms()
+"""Those of a broker that is not in controller mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +82,8 @@ class Seams:
       tls: of the broker's listeners.
       clients_ms: the time of day of clients, ms since 1970; None: `clock`'s. A test that advances
         `clock` does not advance its clients.
+      member: the place in a set that a controller leads; None: the broker is in none.
+      terms: see `StoreTerms`.
     """
 
     clock: Clock
@@ -76,6 +97,8 @@ class Seams:
     config_path: str
     tls: Tls
     clients_ms: Callable[[], WallTimeMs] | None
+    member: SetMember | None = None
+    terms: StoreTerms = USUAL_TERMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +148,8 @@ class Serving(NamedTuple):
 class LogFirst(enum.Enum):
     """Whether the log is on the device before a table that refers to it is saved.
 
+    In controller mode such a table is saved only when that part of the log is confirmed, too.
+
     NO: the table does not refer to the log. TRIED: it is saved after a failed fsync, too. REQUIRED:
     it is not saved then.
     """
@@ -134,12 +159,29 @@ class LogFirst(enum.Enum):
     REQUIRED = enum.auto()
 
 
+class AtCut(enum.Enum):
+    """What becomes of a table where the log is cut when the broker is opened, see
+    store/recovery/log_cut.py.
+
+    A role change opens the broker anew, so that is what its tables do at any start: a power cut may
+    shorten the log, too.
+
+    KEPT: it says nothing of messages. ENDS: `load` sets its offsets back to the real ends of their
+    queues, hidden messages included. RESTORED: `load` adds what the messages of the log need.
+    """
+
+    KEPT = enum.auto()
+    ENDS = enum.auto()
+    RESTORED = enum.auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedFile:
     """When a table's file is saved.
 
     Attributes:
       file: the table's.
+      at_cut: see `AtCut`.
       interval_s: gives the seconds between two looks at whether it changed; None: a change is saved
         at once.
       log_first: see `LogFirst`.
@@ -148,6 +190,7 @@ class SavedFile:
     """
 
     file: StateFile
+    at_cut: AtCut
     interval_s: Callable[[], float] | None = None
     log_first: LogFirst = LogFirst.NO
     before_save: Callable[[], None] = lambda: None

@@ -14,7 +14,7 @@ from ...common.supervision import Supervisor
 from ...remoting.channel import Processor
 from ...remoting.signature import Credentials
 from ..messages.stored_topic import topic_of_message
-from ..part import Foundation, Part, Processors, SavedFile, Serving
+from ..part import AtCut, Foundation, Part, Processors, SavedFile, Serving
 from ..tables.part import Tables
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Access(Part):
             from .plain_acl import PlainAclAccess  # needs PyYAML
 
             self.plain_acl = PlainAclAccess(config, foundation.address, places, clock=self._clock)
-        self.saved = (SavedFile(file=self.users.accounts.file),)
+        self.saved = (SavedFile(file=self.users.accounts.file, at_cut=AtCut.KEPT),)
 
     @property
     def control(self) -> PlainAclAccess | AccessControl | None:

@@ -146,7 +146,8 @@ class TopicAdminProcessor:
         reason = refuse_topic(name)
         if reason is None and self._topics.is_system_topic(name):
             reason = f"The topic[{name}] is conflict with system topic."
-        if reason is None and topic.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED":
+        is_mixed = topic.attributes.get(f"+{MESSAGE_TYPE}") == "MIXED"
+        if reason is None and is_mixed and not self._config.enable_mixed_message_type:
             reason = "MIXED message type is not supported."
         if reason is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)

@@ -46,6 +46,9 @@ class Cluster(Part):
                 tables.mappings.topic_queue_mapping_table,
             )
 
+        member = foundation.seams.member
+        # Without a permanent id there is no broker id to register with.
+        self._is_listed = member is None or member.controller_id > 0
         self.masters = Notifier[Master | None](
             _failures, "following another master", "The slave asks again at its next registration"
         )
@@ -64,4 +67,5 @@ class Cluster(Part):
     async def start(self, services: Supervisor) -> None:
         """Start its services; returns when the name servers that answer know the broker."""
         services.start_soon("the refreshing of routes", self.routes.run)
-        await services.start("the registration", self.registrar.run)
+        if self._is_listed:
+            await services.start("the registration", self.registrar.run)

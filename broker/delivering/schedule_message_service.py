@@ -111,7 +111,7 @@ class ScheduleMessageService:
             self._offsets.correct(
                 queue[1] + 1,
                 min_offset=self._store.min_offset(*queue),
-                max_offset=self._store.max_offset(*queue),
+                max_offset=self._store.queue_store.end_of(*queue),
                 waiting=partial(self._first_waiting, queue),
             )
         task_status.started()

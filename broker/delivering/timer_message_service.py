@@ -125,7 +125,7 @@ class TimerMessageService:
             page = TimerCheckpoint.from_page(text[:TIMER_FILE_SIZE])
             self._known = page.correct(
                 self._path,
-                queue_end=self._store.max_offset(*_QUEUE),
+                queue_end=self._store.queue_store.end_of(*_QUEUE),
                 latest_ms=max(self._clock.wall_ms(), self._store.opened.newest_ms),
                 delivered_ms=self._store.opened.newest_ms - DELIVERY_LAG_MS,
             )
@@ -396,8 +396,10 @@ class TimerMessageService:
             progress = self._new_progress()
             if progress is None:
                 continue
+            end = self._store.max_physical_offset
             try:
-                await self._save(progress.to_page(self._clock.wall_ms()))
+                if not await self._save(progress.to_page(self._clock.wall_ms()), end):
+                    self._moved.set()
             except StoreError as error:
                 # The progress is still unsaved, so the next round must not wait for a message.
                 self._moved.set()
@@ -416,20 +418,33 @@ class TimerMessageService:
         Raises: StoreIOError: it could not be saved.
         """
         progress = self._new_progress()
+        if progress is None and self.unread()[0] and not self._store.disk.exists(self._path):
+            # Such as check points of pops, which are stored at the stop: without a file, the next
+            # start would take the progress for lost.
+            progress = self.progress()
         if progress is not None and self._store.flusher.failure is None:
             self._write(progress.to_page(self._clock.wall_ms()))
 
-    async def _save(self, page: bytes) -> None:
-        """Write a page, after syncing the log that has the messages it counts as delivered."""
+    async def _save(self, page: bytes, end: int = 0) -> bool:
+        """Write a page, after syncing the log that has the messages it counts as delivered.
+
+        Args:
+          end: of these messages, a physical offset.
+        Returns: False: it was not written, as they may still be cut from the log, in controller
+          mode.
+        """
         flusher, threaded = self._store.flusher, self._store.disk.threaded
         # Otherwise a power cut could lose messages that the page counts as delivered.
         await flusher.flush_in_thread(threaded=threaded)
         if flusher.failure is not None:
             raise flusher.failure
+        if not self._store.durability.is_confirmed(end):
+            return False
         if threaded:
             await trio.to_thread.run_sync(self._write, page)
         else:
             self._write(page)
+        return True
 
     def _write(self, page: bytes) -> None:
         disk = self._store.disk

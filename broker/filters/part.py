@@ -10,7 +10,7 @@ import trio
 
 from ...common.supervision import Supervisor
 from ...disk.errors import CorruptRecordError
-from ..part import Foundation, Part, SavedFile
+from ..part import AtCut, Foundation, Part, SavedFile
 from ..tables.config_text import CONSUMER_FILTERS
 from ..tables.part import Tables
 from .bloom import BloomFilter
@@ -50,6 +50,7 @@ class Filters(Part):
         self.saved = (
             SavedFile(
                 file=self.table.file,
+                at_cut=AtCut.KEPT,
                 interval_s=lambda: SAVE_INTERVAL_S,
                 before_save=self.table.clean,
             ),

@@ -18,10 +18,11 @@ import trio
 from ...common.metrics_keys import MetricsExporterType
 from ...common.steps import Steps, in_steps
 from ...disk.errors import StoreError
-from ...remoting.metrics.answers import LIVE, Answer, answer_of, text_answer
+from ...remoting.metrics.answers import Answer, text_answer
 from ...remoting.metrics.exposition import CONTENT_TYPE, expose
 from ...remoting.metrics.families import Families, Samples, in_base_units
 from ...remoting.metrics.http_server import HttpServer
+from ...remoting.metrics.pages import answer_page
 from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
 from ...remoting.tls_server import ServerTls
@@ -37,8 +38,6 @@ UNITS: Final = "units"
 BASE: Final = "base"
 ROCKETMQ: Final = "rocketmq"
 """The parameter of `/metrics`, and its values: Prometheus's base units, or RocketMQ's names."""
-
-PATHS: Final = ("/metrics", "/health/live", "/health/ready")
 
 
 class MetricsService:
@@ -123,15 +122,10 @@ class MetricsService:
 
     async def answer(self, path: str) -> Answer:
         """The answer to GET of a path with its query."""
-        path, _, query = path.partition("?")
-        if path == "/metrics":
-            return await self._metrics(query)
-        if path == "/health/live":
-            return LIVE
-        if path == "/health/ready":
-            missing = health.missing(self._parts, is_serving=self.is_serving)
-            return answer_of(missing)
-        return text_answer(404, f"there are {', '.join(PATHS)}")
+        return await answer_page(path, self._metrics, self._missing)
+
+    def _missing(self) -> list[str]:
+        return health.missing(self._parts, is_serving=self.is_serving)
 
     async def _metrics(self, query: str) -> Answer:
         units = parse_qs(query, keep_blank_values=True).get(UNITS, [ROCKETMQ])

@@ -113,6 +113,7 @@ class OrderedPops:
       buffer: the pops in parallel that the groups' offsets have not passed.
       offsets, topics, groups: the broker's tables.
       max_offset: returns the next offset of a queue, of topic and queue id.
+      queue_end: the same of all messages, visible or not; None: all are visible.
       now_ms: the wall clock, ms since 1970.
       wake: see `Wake`.
     """
@@ -130,6 +131,7 @@ class OrderedPops:
         max_offset: Callable[[str, int], int],
         now_ms: Callable[[], int],
         wake: Wake,
+        queue_end: Callable[[str, int], int] | None = None,
     ) -> None:
         self._config = config
         self._files = files
@@ -137,6 +139,7 @@ class OrderedPops:
         self._buffer = buffer
         self._offsets = offsets
         self._max_offset = max_offset
+        self._queue_end = queue_end or max_offset
         self._topics = topics
         self._groups = groups
         self._now_ms = now_ms
@@ -170,6 +173,7 @@ class OrderedPops:
             topics=topics,
             groups=groups,
             max_offset=store.max_offset,
+            queue_end=store.queue_store.end_of,
             now_ms=store.clock.wall_ms,
             wake=wake,
         )
@@ -401,6 +405,6 @@ class OrderedPops:
                 {"error": error},
             )
             table.file.is_dirty = True
-        table.correct(self._offsets.query_offset, self._max_offset)
+        table.correct(self._offsets.query_offset, self._queue_end)
         for topic, group, queue_id, info in table.entries():
             self._locks.set(LockedQueue(topic, group, queue_id), info.free_ms)

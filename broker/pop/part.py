@@ -10,7 +10,7 @@ from ...remoting.metrics.families import Samples
 from ..clients.part import Clients
 from ..cluster.part import Cluster
 from ..delivering.part import Delivering
-from ..part import Foundation, LogFirst, Part, Processors, SavedFile, Serving
+from ..part import AtCut, Foundation, LogFirst, Part, Processors, SavedFile, Serving
 from ..stats.part import Stats
 from ..tables.part import Tables
 from . import metrics
@@ -58,6 +58,7 @@ class Pop(Part):
         self.saved = (
             SavedFile(
                 file=services.orders.table.file,
+                at_cut=AtCut.ENDS,
                 interval_s=lambda: SAVE_ORDERS_INTERVAL_S,
                 log_first=LogFirst.TRIED,
             ),

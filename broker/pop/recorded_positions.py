@@ -199,7 +199,7 @@ class RecordedPositions:
         if not isinstance(check_point, CheckPoint) or not _is_offset(text):
             return False
         topic, group, queue_id = check_point.topic, check_point.group, check_point.queue_id
-        next_offset = min(int(text), self._store.max_offset(topic, queue_id))
+        next_offset = min(int(text), self._store.queue_store.end_of(topic, queue_id))
         if next_offset <= self._offsets.query_offset(group, topic, queue_id):
             return False
         self._offsets.commit_offset(group, topic, queue_id, next_offset)

@@ -175,7 +175,7 @@ class ReviveService:
         self._keys = frozenset((self._topic, queue_id) for queue_id in ids)
         for queue_id in ids:
             recorded = self._recorded(queue_id)
-            end = self._store.max_offset(self._topic, queue_id)
+            end = self._store.queue_store.end_of(self._topic, queue_id)
             begin = max(recorded + 1, self._store.min_offset(self._topic, queue_id))
             self._queues[queue_id] = ReviveQueue(min(begin, end), self._config.broker_name)
             if recorded >= end > 0:  # after a power cut; the next records would be skipped

@@ -61,6 +61,8 @@ def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRe
         return RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"create mapped file failed, server is busy or broken.{why}"
         )
+    if status is PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH:
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
     if status is PutMessageStatus.OS_PAGE_CACHE_BUSY:
         return RequestRefused(
             ResponseCode.SYSTEM_BUSY,
@@ -154,6 +156,7 @@ class SendTurn:
         self._now_s = store.clock.monotonic_s
         self._note_commit = note_commit
         self._answers_later = store.answers_later
+        self._may_be_cut = store.durability.in_sync is not None
         self._listener = listener
         self._on_messages = on_messages
         self.store_host = store_host
@@ -451,7 +454,9 @@ class SendTurn:
         def safe(status: PutMessageStatus) -> None:
             self._held -= count
             for channel, held in later:
-                channel.write([_as(status, request, answer) for request, answer in held])
+                channel.write(
+                    [_as(status, request, answer, self._may_be_cut) for request, answer in held]
+                )
 
         # Up to the end of the turn, including the op message that its commit appended.
         self._store.when_replicated(PhysicalOffset(self._store.max_physical_offset - 1), safe)
@@ -470,8 +475,11 @@ def _refused(request: _Request, refusal: RequestRefused) -> bytes:
     return b"" if request.is_oneway else encode(request.answer(refusal.code, refusal.remark))
 
 
-def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
+def _as(status: PutMessageStatus, request: _Request, answer: bytes, may_be_cut: bool) -> bytes:
     """The answer with the code for a message that is stored, but not fsynced or replicated.
+
+    Args:
+      may_be_cut: another master may take back what is not replicated.
 
     Source: EndTransactionProcessor.sendFinalMessage.
     """
@@ -485,7 +493,9 @@ def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
         return b"".join(map(encode, commands))
     # A client that sent a message back, or ended a transaction, would repeat the request if it got
     # the code for a missing slave. RocketMQ does not wait at all for messages that are sent back.
-    if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _SENDS:
+    # In controller mode it must repeat it: the consumer would commit past a message that is cut.
+    is_kept = code != ResponseCode.FLUSH_DISK_TIMEOUT and not may_be_cut
+    if is_kept and request.code not in _SENDS:
         return answer
     command = decode_frame(answer)
     command.code = code

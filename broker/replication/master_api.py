@@ -20,7 +20,7 @@ from ...remoting.bodies import (
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
-from ...remoting.client import RemotingClient, split_address
+from ...remoting.client import RemotingClient
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RemotingConnectError, RequestRefused
 from ...remoting.headers import (
@@ -34,6 +34,7 @@ from ...remoting.headers import (
     encode_header,
 )
 from ...remoting.hosts import join_address
+from ...remoting.opener import split_address
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..settings.listening import VIP_PORT_STEP

@@ -11,6 +11,7 @@ from ..delivering.part import Delivering
 from ..part import Foundation, Part, Processors, Serving
 from ..tables.part import Tables
 from . import metrics
+from .master_search import MasterSearch
 from .replica_status import ReplicationProcessor
 from .replication import MasterSide, SlaveSide
 from .slave_offsets import SlaveOffsets
@@ -18,7 +19,7 @@ from .slave_synchronize import SlaveSynchronize
 
 
 class Replication(Part):
-    """The role of a broker in its group, which never changes while it runs.
+    """The role of a broker in its group; another role is another broker (`broker/failover/`).
 
     Attributes:
       side: a master's or a slave's.
@@ -33,14 +34,16 @@ class Replication(Part):
         delivering: Delivering,
     ) -> None:
         self._store, self._clock = foundation.store, foundation.seams.clock
+        member = foundation.seams.member
         self._tables, self._timers = tables, delivering.used_timers
         self.side = (
             _slave_side(foundation, tables, access, delivering)
             if foundation.store.is_slave
-            else MasterSide(foundation.store)
+            else MasterSide(foundation.store, member)
         )
         foundation.new_messages.subscribe(self.side.arrived)
-        cluster.masters.subscribe(self.side.on_master)
+        if member is None:
+            cluster.masters.subscribe(self.side.on_master)
 
     def processors(self, serving: Serving) -> Processors:
         """See `Part`."""
@@ -63,7 +66,8 @@ def _slave_side(
     foundation: Foundation, tables: Tables, access: Access, delivering: Delivering
 ) -> SlaveSide:
     store, seams = foundation.store, foundation.seams
-    ha = HaSlave(store, connect=seams.ha_connect)
+    member = seams.member
+    ha = HaSlave(store, connect=seams.ha_connect, member=member)
     synchronize = SlaveSynchronize(
         foundation.config,
         store,
@@ -72,10 +76,14 @@ def _slave_side(
         topics=tables.topics,
         mappings=tables.mappings,
         groups=tables.groups,
-        offsets=SlaveOffsets(tables.offsets, store.max_offset),
+        offsets=SlaveOffsets(tables.offsets, store.queue_store.end_of),
         delay_offsets=tables.delay_offsets,
         timers=delivering.timers,
         request_modes=tables.request_modes,
         accounts=access.users.copied_accounts,
     )
-    return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
+    found = None
+    if member is not None and member.master_address:
+        found = MasterSearch(seams.client, member.master_address)
+    own_address = store.config.ha_master_address
+    return SlaveSide(ha, synchronize, own_address=own_address, clock=seams.clock, search=found)

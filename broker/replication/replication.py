@@ -1,7 +1,8 @@
 """MasterSide and SlaveSide: the two replication roles of a broker.
 
-`store/ha/` replicates the log, `slave_synchronize.py` the tables. Roles never change while a broker
-runs: an operator changes brokerRole and brokerId, and restarts it (docs/operations.md).
+`store/ha/` replicates the log, `slave_synchronize.py` the tables. A broker has one role as long as
+it runs: an operator changes brokerRole and brokerId, and restarts it (docs/operations.md), or a
+controller gives the role, and `broker/failover/` opens the broker again in another one.
 
 Java counterpart: the HA half of BrokerController.java, DefaultHAService.getRuntimeInfo of 5.3.3.
 """
@@ -18,9 +19,11 @@ from ...common.clock import Clock
 from ...common.supervision import Supervisor
 from ...remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from ...store.ha.master import HaMaster, MasterState
+from ...store.ha.member import SetMember
 from ...store.ha.slave import FollowerState, HaSlave
 from ...store.message_store import MessageStore
 from ..cluster.registration_answer import Master
+from .master_search import MasterSearch
 from .slave_synchronize import SlaveSynchronize
 
 logger = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ class MasterSide:
 
     Args:
       store: loaded when `run` is called.
+      member: the broker's place in a set that a controller leads; None: it is in none.
 
     Attributes:
       ha: serves the slaves' connections.
@@ -39,8 +43,8 @@ class MasterSide:
 
     has_master = False
 
-    def __init__(self, store: MessageStore) -> None:
-        self.ha = HaMaster(store)
+    def __init__(self, store: MessageStore, member: SetMember | None = None) -> None:
+        self.ha = HaMaster(store, member=member)
 
     async def run(
         self,
@@ -78,15 +82,24 @@ class SlaveSide:
       synchronize: copies the tables.
       own_address: haMasterAddress, which overrides the name servers' answers; "": it is not set.
       clock: for the times in `status`.
+      search: asks the master that a controller has named for its HA port; None: the name servers
+        name the master.
     """
 
     def __init__(
-        self, ha: HaSlave, synchronize: SlaveSynchronize, *, own_address: str, clock: Clock
+        self,
+        ha: HaSlave,
+        synchronize: SlaveSynchronize,
+        *,
+        own_address: str,
+        clock: Clock,
+        search: MasterSearch | None = None,
     ) -> None:
         self._ha = ha
         self._synchronize = synchronize
         self._own_address = own_address
         self._clock = clock
+        self._search = search
 
     async def run(
         self,
@@ -103,6 +116,8 @@ class SlaveSide:
             services = Supervisor(nursery, logger)
             services.start_soon("the copying of the master's log", self._ha.run)
             services.start_soon("the copying of the master's tables", self._synchronize.run)
+            if self._search is not None:
+                services.start_soon("the search for the master", self._search.run, self.on_master)
             task_status.started()
 
     def on_master(self, master: Master | None) -> None:

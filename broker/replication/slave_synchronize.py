@@ -6,9 +6,9 @@ and groups of the log that it has. And an offset of another log may refer to ano
 
 Topics and groups are copied at once. Offsets of consumers, delay levels, timers and transactions
 refer to messages in the log before its end at that moment. So a table of them is copied only when
-the log here has reached the end that the master's log had after the answer. Otherwise a slave that
-becomes master would regard messages as delivered that it never received; if its log lags an hour,
-so do its offsets.
+the log here has reached the end that the master's log had after the answer, and in controller mode
+has it confirmed. Otherwise a slave that becomes master would regard messages as delivered that it
+never received; if its log lags an hour, so do its offsets.
 
 Copying starts when the master is known, and repeats every `slaveSyncInterval`. When the log brings
 messages of an unknown topic, topics are requested at once. (Apache's slave serves such a topic only
@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -48,6 +49,9 @@ from .master_api import MasterApi
 from .slave_offsets import SlaveOffsets
 
 logger = logging.getLogger(__name__)
+
+CONFIRMED_POLL_S: Final = 0.1
+"""Between two looks at what is confirmed, while copied offsets wait for it."""
 
 
 class SlaveSynchronize:
@@ -213,8 +217,12 @@ class SlaveSynchronize:
         if self._store.config.timer_wheel_enable:
             timers = await master.timer_checkpoint()
         end = await master.log_end()
-        while self._store.dispatched_offset < end:
+        durability = self._store.durability
+        while durability.sendable_offset < end:
             await self._store.activity.wait_for_more()
+        # What is not confirmed may be cut here, and what it was progress of is done again.
+        while not durability.is_confirmed(end):  # noqa: ASYNC110 - it has no event
+            await trio.sleep(CONFIRMED_POLL_S)
         if not self._ha.is_following:
             return  # the answers may be from a broker that is no longer the master
         self._offsets.take_over(offsets)

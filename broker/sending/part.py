@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ...remoting.channel import Channel
+from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...store.status import PutRefusal
 from ..clients.part import Clients
 from ..cluster.part import Cluster
 from ..part import Foundation, Part, Processors, Serving
+from ..puts.send_turn import SendTurn
 from ..static_topics.part import StaticTopics
 from ..stats.part import Stats
 from ..tables.part import Tables
@@ -25,10 +29,16 @@ from .transaction_runs import TransactionRunProcessor
 
 @dataclass(frozen=True, slots=True)
 class SendRuns:
-    """Serves both kinds of runs, see `RunProcessor.serve`."""
+    """Serves both kinds of runs, see `RunProcessor.serve`.
+
+    Attributes:
+      refusal: in controller mode, says whether clients may not send now; such sends are refused one
+        by one.
+    """
 
     sends: SendRunProcessor
     transactions: TransactionRunProcessor
+    refusal: Callable[[], PutRefusal | None] | None = None
 
     def process_run(
         self,
@@ -39,6 +49,8 @@ class SendRuns:
         counts: dict[int, int],
     ) -> int:
         """Serve the run at a position, of sends or of transactions."""
+        if self.refusal is not None and self.refusal() is not None:
+            return 0
         return self.sends.process_run(
             data, position, frame_size_max, channel, counts
         ) or self.transactions.process_run(data, position, frame_size_max, channel, counts)
@@ -111,7 +123,13 @@ class Sending(Part):
             producers=self._clients.producers,
             on_messages=self._foundation.new_messages.notify,
         )
-        return sends.processors | back.processors | replies.processors
+        of_sends = sends.processors
+        if store.durability.in_sync is not None:
+            of_sends = {
+                code: _refusing(processor, store.durability.send_refusal, serving.turn)
+                for code, processor in of_sends.items()
+            }
+        return of_sends | back.processors | replies.processors
 
     def runs(self, serving: Serving) -> SendRuns | None:
         """Serves runs of sends and transactions with the C extension; None: there is none. The
@@ -132,4 +150,19 @@ class Sending(Part):
         )
         live.subscribe(sends.settings_changed, *_COPIED_KEYS)
         live.subscribe(transactions.settings_changed, *_COPIED_KEYS)
-        return SendRuns(sends, transactions)
+        in_mode = store.durability.in_sync is not None
+        return SendRuns(sends, transactions, store.durability.send_refusal if in_mode else None)
+
+
+def _refusing(
+    processor: Processor, refusal: Callable[[], PutRefusal | None], turn: SendTurn
+) -> Processor:
+    """A processor of sends of controller mode, which refuses them before they are stored."""
+
+    def serve(request: RemotingCommand, channel: Channel) -> Answer:
+        refused = refusal()
+        if refused is not None:
+            raise turn.refusal(refused)
+        return processor(request, channel)
+
+    return serve

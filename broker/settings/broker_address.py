@@ -24,7 +24,7 @@ class BrokerAddress:
     """The addresses of one broker, known once it listens, because it may take any free port.
 
     Attributes:
-      listened: `ip:port` of each listener, the VIP port last; empty before, and for a broker
+      listened: `ip:port` of each listener, the main port first; empty before, and for a broker
         without listeners.
       broker_addr: `host:port` for clients; "" before it listens.
       store_host: the address in records and message ids, as `host_bytes` packs it; zeros before it

@@ -23,6 +23,7 @@ from ...common.metrics_keys import MetricsExporterType, name_value_pairs, with_l
 from ...remoting.hosts import join_address
 from ...remoting.memory_budget import BUDGET_MIN
 from ...remoting.names import FILTER_SERVERS_MAX
+from .controller_mode import ControllerModeConfig
 from .limits import BrokerLimits
 from .pop_config import PopConfig
 
@@ -43,11 +44,12 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
+class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig, ControllerModeConfig):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
     The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
-    `AccessConfig` for its accounts; of `BrokerLimits` for its clients; of `PopConfig` for pop.
+    `AccessConfig` for its accounts; of `BrokerLimits` for its clients; of `PopConfig` for pop; of
+    `ControllerModeConfig` for a role that a controller gives.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -58,6 +60,8 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
         Any name or address that the clients can reach, a container's published one for instance.
       broker_ip2: the address advertised to slaves; "" = broker_ip1.
       listen_port: port to listen on and to advertise; 0 = a free one. Port - 2 is the VIP port.
+      grpc_server_port: a key of RocketMQ's proxy. A further port, such as 8081, which gRPC clients
+        expect; 0 = none. They are served on the other ports, too.
         RocketMQ's class says 6888, its BrokerStartup 10911.
       bind_address: local address to listen on; 0.0.0.0 = all.
       namesrv_addr: name servers, `host:port;host:port`; "" = none, and no client finds the broker.
@@ -89,6 +93,8 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
       send_thread_pool_queue_capacity: sends whose answers wait for the disk, under SYNC_FLUSH; more
         are refused with SYSTEM_BUSY.
       lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
+      enable_mixed_message_type: whether a topic may have the type MIXED, which takes messages of
+        gRPC clients of any type.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
       enable_detail_stat: whether single queues have counters of stored messages, 3 KB each.
@@ -159,6 +165,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     broker_ip1: str = ""
     broker_ip2: str = ""
     listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX, clamp=None)
+    grpc_server_port: int = setting(0, minimum=0, maximum=PORT_MAX)
     bind_address: str = "0.0.0.0"
     namesrv_addr: str = ""
     broker_permission: int = setting(6, minimum=0, maximum=7, live=True)
@@ -177,6 +184,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     reject_transaction_message: bool = setting(False, live=True)
     send_thread_pool_queue_capacity: int = setting(10_000, minimum=1, live=True)
     lite_pull_message_enable: bool = setting(True, live=True)
+    enable_mixed_message_type: bool = setting(False, live=True)
     recall_message_enable: bool = setting(False, live=True)
     store_reply_message_enable: bool = setting(True, live=True)
     enable_property_filter: bool = False

@@ -255,7 +255,20 @@ def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> I
     Raises: ConfigError: a slave has the master's id.
     Source: BrokerStartup.buildBrokerController.
     """
-    if store.broker_role is BrokerRole.SLAVE:
+    if broker.enable_controller_mode:
+        if not broker.controller_addresses:
+            raise ConfigError(
+                "enableControllerMode=true needs controllerAddr, the controllers' addresses, such "
+                "as 10.0.0.1:9878;10.0.0.2:9878",
+                path=path,
+            )
+        for address in broker.controller_addresses:
+            if not is_address(address):
+                raise ConfigError(
+                    f"controllerAddr: {address!r} is not host:port, such as 10.0.0.1:9878",
+                    path=path,
+                )
+    elif store.broker_role is BrokerRole.SLAVE:
         if broker.broker_id == MASTER_ID:
             raise ConfigError("brokerRole=SLAVE: a slave's brokerId is 1 or more", path=path)
         # On a slave, fewer messages count as in memory: a consumer that was sent there returns to

@@ -32,6 +32,24 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
     )
 
 
+def listeners_of(config: BrokerConfig) -> list[socket.socket]:
+    """The listeners of the port, the VIP port and, if it is set, the port of gRPC clients.
+
+    All serve all clients; that of RocketMQ's proxy, 8081, is the one that gRPC clients expect.
+
+    Raises: OSError: as `open_listener`.
+    """
+    listeners = listen(config.bind_address, config.listen_port)
+    if config.grpc_server_port:
+        try:
+            listeners.append(open_listener(config.bind_address, config.grpc_server_port))
+        except OSError:
+            for listener in listeners:
+                listener.close()
+            raise
+    return listeners
+
+
 def listen(host: str, port: int) -> list[socket.socket]:
     """The listeners of the port and the VIP port; for port 0 a free pair.
 

@@ -299,7 +299,10 @@ class ConsumerOffsetManager:
         """Steps that encode the answer to GET_ALL_CONSUMER_OFFSET (43): the file in one line.
 
         A slave of 5.5.0 cannot parse it with white space: fastjson 2 accepts a bare key only right
-        after the brace.
+        after the brace. Nor can it parse the bare keys of `pullOffsetTable` that its master sends
+        (RocketMQ ConsumerOffsetManager): a slave knows no such member, and fastjson 2 passes over
+        an unknown member only if its keys are quoted. Such a slave copies no offsets at all, so
+        these keys are quoted.
         """
         firsts = self._firsts()
         version = self.data_version.to_body()
@@ -310,7 +313,7 @@ class ConsumerOffsetManager:
             b'"offsetTable":%b'
             % (yield from json_members(self.offset_table | firsts, compact_table)),
             b'"pullOffsetTable":%b'
-            % (yield from json_members(self.pull_offset_table, compact_table)),
+            % (yield from json_members(self.pull_offset_table, msgspec.json.encode)),
         )
         return b"{%b}" % b",".join(parts)
 

@@ -9,7 +9,7 @@ from ...common.notifier import Notifier
 from ...common.supervision import FailureLog
 from ...remoting.bodies import TopicConfig
 from ...store.message_store import MessageStore
-from ..part import Foundation, LogFirst, Part, SavedFile
+from ..part import AtCut, Foundation, LogFirst, Part, SavedFile
 from ..settings.attributes import BATCH_CQ, QUEUE_TYPE
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
@@ -59,6 +59,7 @@ class Tables(Part):
             clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
         )
         self.request_modes = MessageRequestModeManager(save=files.save, save_later=later)
+        is_alone = foundation.seams.member is None
         self._loader = TableLoader(
             files,
             topics=self.topics,
@@ -67,22 +68,25 @@ class Tables(Part):
             offsets=self.offsets,
             delay_offsets=self.delay_offsets,
             request_modes=self.request_modes,
+            queues_min=lambda: 1 if is_alone else config.default_topic_queue_nums,
         )
         self.saved = (
             SavedFile(
                 file=self.delay_offsets.file,
+                at_cut=AtCut.ENDS,
                 interval_s=lambda: store.config.flush_delay_offset_interval / 1000,
                 log_first=LogFirst.REQUIRED,
             ),
             SavedFile(
                 file=self.offsets.file,
+                at_cut=AtCut.ENDS,
                 interval_s=lambda: config.flush_consumer_offset_interval / 1000,
                 log_first=LogFirst.TRIED,
             ),
-            SavedFile(file=self.request_modes.file),
-            SavedFile(file=self.mappings.file),
-            SavedFile(file=self.topics.file, at_end=True),
-            SavedFile(file=self.groups.file, at_end=True),
+            SavedFile(file=self.request_modes.file, at_cut=AtCut.KEPT),
+            SavedFile(file=self.mappings.file, at_cut=AtCut.KEPT),
+            SavedFile(file=self.topics.file, at_cut=AtCut.RESTORED, at_end=True),
+            SavedFile(file=self.groups.file, at_cut=AtCut.KEPT, at_end=True),
         )
         foundation.live.subscribe(self.topics.permission_changed, "brokerPermission")
         if not store.is_slave:  # a slave's topics are its master's

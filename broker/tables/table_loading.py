@@ -60,6 +60,8 @@ class TableLoader:
     Args:
       files: the tables' files.
       topics, mappings, groups, offsets, delay_offsets, request_modes: the tables.
+      queues_min: returns how many queues a topic gets, at least, that is created again. Clients of
+        a set of brokers have the route of the lost master, and send to each of its queues.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class TableLoader:
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
         request_modes: MessageRequestModeManager,
+        queues_min: Callable[[], int] = lambda: 1,
     ) -> None:
         self._files = files
         self._topics = topics
@@ -80,6 +83,7 @@ class TableLoader:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._request_modes = request_modes
+        self._queues_min = queues_min
         self._lost: dict[str, str] = {}  # why a table is empty, by its file
         self._extra: Mapping[str, object] = {}
         self._mended: set[str] = set()  # files to be written again, without what was damaged
@@ -216,8 +220,9 @@ class TableLoader:
             problem = _problem(unknown)
             if not problem and 0 < unknown.physical_end <= known_from:
                 problem = "it may have been deleted before this program recorded deletions"
+            queue_count = max(unknown.queue_count, self._queues_min())
             if not problem:
-                restored.append(_topic_of(unknown))
+                restored.append(_topic_of(unknown, queue_count))
             if number >= LINES_MAX:
                 continue
             if problem:
@@ -234,7 +239,7 @@ class TableLoader:
                     "queues in the store, and perm 6 (read and write); if it had other settings "
                     "or more queues, set them (`mqadmin updateTopic`); if it is not wanted, "
                     "delete it (`mqadmin deleteTopic`)",
-                    {"topic": unknown.topic, "queue": unknown, "queue_count": unknown.queue_count},
+                    {"topic": unknown.topic, "queue": unknown, "queue_count": queue_count},
                     extra=self._extra,
                 )
         self._topics.restore(restored)
@@ -333,11 +338,11 @@ def _problem(unknown: UnknownTopic) -> str:
     return f"its name is not allowed: {reason}" if reason else ""
 
 
-def _topic_of(unknown: UnknownTopic) -> TopicConfig:
+def _topic_of(unknown: UnknownTopic, queue_count: int) -> TopicConfig:
     return TopicConfig(
         topic_name=unknown.topic,
-        read_queue_nums=unknown.queue_count,
-        write_queue_nums=unknown.queue_count,
+        read_queue_nums=queue_count,
+        write_queue_nums=queue_count,
         attributes={QUEUE_TYPE: BATCH_CQ} if unknown.is_batch else {},
     )
 
@@ -367,7 +372,7 @@ def _correct_tables(
     To be called once the store is open: before that another process may hold the data folder.
     """
     if not store.read_only:  # after a hole in the log, queues may end too early
-        offsets.correct(store.max_offset)
+        offsets.correct(store.queue_store.end_of)
     topics.cover_queues(store.topics())
     files.replace_damaged()
     for table in (topics, groups, offsets):

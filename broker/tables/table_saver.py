@@ -5,7 +5,7 @@ Java counterpart: the scheduled persist calls of BrokerController.java of 5.3.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -30,8 +30,8 @@ class TableSaver:
         """Start the services that save these files while the broker runs."""
         eager = [each.file for each in saved if each.interval_s is None]
         services.start_soon("the saving of topics and groups", self._files.run, eager)
-        syncs = {
-            LogFirst.NO: trio.lowlevel.checkpoint,
+        syncs: dict[LogFirst, Callable[[], Awaitable[bool]]] = {
+            LogFirst.NO: self.at_once,
             LogFirst.TRIED: self.sync_log,
             LogFirst.REQUIRED: self.sync_log_or_fail,
         }
@@ -59,18 +59,29 @@ class TableSaver:
         else:
             saved.file.persist_changed()
 
-    async def sync_log(self) -> None:
+    async def at_once(self) -> bool:
+        """For tables that do not refer to the log."""
+        await trio.lowlevel.checkpoint()
+        return True
+
+    async def sync_log(self) -> bool:
         """Sync the log, so that messages are on the device before offsets that are past them.
 
         After a failed fsync the offsets are saved anyway.
-        """
-        await self._store.flusher.flush_in_thread(threaded=self._store.disk.threaded)
 
-    async def sync_log_or_fail(self) -> None:
-        """Sync the log, so that delivered messages are on the device before offsets past them.
+        Returns: False: messages may still be cut from the log, in controller mode. A broker that
+          becomes master again must not regard them as delivered.
+        """
+        end = self._store.max_physical_offset
+        await self._store.flusher.flush_in_thread(threaded=self._store.disk.threaded)
+        return self._store.durability.is_confirmed(end)
+
+    async def sync_log_or_fail(self) -> bool:
+        """The same for offsets that a failed fsync makes wrong.
 
         Raises: StoreIOError: the fsync failed.
         """
-        await self.sync_log()
+        is_confirmed = await self.sync_log()
         if self._store.flusher.failure is not None:
             raise self._store.flusher.failure
+        return is_confirmed

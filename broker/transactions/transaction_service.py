@@ -32,6 +32,7 @@ from ...remoting.message_id import encode_offset_id
 from ...remoting.request_codes import RequestCode
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset, QueueOffset
+from ...store.reading.hidden_records import stored_record
 from ...store.status import PutMessageStatus
 from ..clients.client_channel_info import ClientChannel
 from ..clients.producer_manager import ProducerManager
@@ -287,13 +288,23 @@ class TransactionService:
     def _read(
         self, topic: str, queue_offset: int, skip: Collection[int] = ()
     ) -> Iterator[MessageExt]:
-        queue_offset = max(queue_offset, self._store.min_offset(topic, 0))
-        while queue_offset < self._store.max_offset(topic, 0):
+        store = self._store
+        queue_offset = max(queue_offset, store.min_offset(topic, 0))
+        # Also those that are not confirmed: they are not read again when they are.
+        while queue_offset < store.queue_store.end_of(topic, 0):
             if queue_offset in skip:
                 queue_offset += 1
                 continue
             try:
-                result = self._store.get_message(topic, 0, queue_offset, 1)
+                if queue_offset >= store.max_offset(topic, 0):
+                    queue = store.queue_store.queues[topic, 0]
+                    end = store.max_physical_offset
+                    record = stored_record(store.reader, queue, queue_offset, end)
+                    queue_offset += 1
+                    if record is not None:
+                        yield decode_record(bytes(record))
+                    continue
+                result = store.get_message(topic, 0, queue_offset, 1)
                 # At least one further, also where no message is.
                 queue_offset = max(queue_offset + 1, result.next_begin_offset)
                 for buffer in result.buffers:

@@ -19,7 +19,7 @@ from trocket.remoting import headers
 from trocket.remoting.headers.base import Header, RpcRequestHeader
 
 ROOT = Path(trocket.__file__).parent
-SERVERS = ("auth", "broker", "filtersrv", "namesrv")
+SERVERS = ("auth", "broker", "controller", "filtersrv", "namesrv")
 
 UNREAD = {
     "RpcRequestHeader.namespaced": "names are taken as they are sent, as in Apache's broker",
@@ -32,9 +32,10 @@ UNREAD = {
     "PullMessageRequestHeader.proxy_froward_client_id": "as requestSource",
     "QueryMessageRequestHeader.last_key": "pages of an index in RocksDB, which is not there",
     "RegisterBrokerRequestHeader.compressed": "the body says so by its first bytes",
-    "BrokerHeartbeatRequestHeader.confirm_offset": "only a controller reads it",
-    "BrokerHeartbeatRequestHeader.election_priority": "only a controller reads it",
-    "BrokerHeartbeatRequestHeader.heartbeat_timeout_mills": "only a controller reads it",
+    "AlterSyncStateSetRequestHeader.invoke_time": "for logs of controllers only",
+    "ElectMasterRequestHeader.invoke_time": "for logs of controllers only",
+    "RegisterBrokerToControllerRequestHeader.invoke_time": "for logs of controllers only",
+    "CleanBrokerDataRequestHeader.invoke_time": "for logs of controllers only",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The simulations as a program: one world, and as its scope a store, a broker or a cluster.
+"""The simulations as a program: one world, whose scope is a store, a broker, a cluster or a set.
 
     python -m tests.world store                              # 25,000 crash images
     python -m tests.world store --images 1000000 --depth2    # what `make sim` does
@@ -7,6 +7,7 @@
     python -m tests.world cluster --seeds 20000              # from seed 0
     python -m tests.world cluster --seeds 500 --from 90000
     python -m tests.world cluster --seed 114 --trace         # one run again, with its history
+    python -m tests.world failover --seeds 5000              # a set with controllers
 
 Exit status 0 when every promise holds, 1 when one does not or it was ended before (Ctrl-C).
 docs/testing.md says what is simulated.
@@ -19,10 +20,11 @@ import sys
 
 from .broker import main as broker
 from .cluster import main as cluster
+from .failover import main as failover
 from .search import quiet
 from .store import main as store
 
-SCOPES = {"store": store, "broker": broker, "cluster": cluster}
+SCOPES = {"store": store, "broker": broker, "cluster": cluster, "failover": failover}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

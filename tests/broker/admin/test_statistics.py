@@ -8,15 +8,23 @@ import pytest
 import trio
 
 from trocket.remoting import fastjson
-from trocket.remoting.bodies import HeartbeatData, KVTable, ProducerData, TopicList
+from trocket.remoting.bodies import (
+    ConsumeStatsList,
+    HeartbeatData,
+    KVTable,
+    ProducerData,
+    TopicList,
+)
 
 from ...kit import (
     START_MS,
     broker_and_client,
     broker_client,
     embedded_broker,
+    heartbeat,
     pull_fields,
     send_fields,
+    subscribed,
 )
 
 SEND, PULL, HEARTBEAT, COMMIT, OFFSET = 310, 11, 34, 15, 14
@@ -84,6 +92,19 @@ async def test_the_progress_of_a_group(autojump_clock):
         assert by_queue(of_group[0]["offsetTable"])[0]["consumerOffset"] == 1
         tree = await ask(client, ALL_CONSUME_STATS, {"isOrder": "true"})
         assert {"CG": []} in tree["consumeStatsList"]
+
+
+async def test_317_has_the_numbers_of_members_if_asked(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await two_messages(broker)
+        other = await broker.connect()
+        for each in (client, other):
+            beat = heartbeat("CG", subscribed("T", "*"), client_id=f"c@{each is other}")
+            assert (await each.ask(HEARTBEAT, {}, beat)).code == 0
+        assert "members" not in await ask(client, ALL_CONSUME_STATS, {"isOrder": "false"})
+        tree = await ask(client, ALL_CONSUME_STATS, {"withMembers": "true"})
+        assert tree["members"] == {"CG": 2}
+        assert ConsumeStatsList.from_body(fastjson.dumps(tree)).members == {"CG": 2}
 
 
 @pytest.mark.slow

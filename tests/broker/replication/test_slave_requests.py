@@ -21,7 +21,7 @@ OFFSETS, DELAY_OFFSETS, TIMER_CHECKPOINT, TIMER_METRICS, REQUEST_MODES, HA_STATU
 KEY = "UNIQ_KEY\1A\2"
 
 
-async def test_43_has_the_offsets_of_all_groups_with_bare_queue_ids() -> None:
+async def test_43_has_the_offsets_of_all_groups_as_a_slave_can_parse_them() -> None:
     async with broker_client() as client:
         await client.ask(SEND, send_fields(), b"x")
         await client.ask(PULL, pull_fields(sysFlag=4))
@@ -33,8 +33,8 @@ async def test_43_has_the_offsets_of_all_groups_with_bare_queue_ids() -> None:
         assert tree["offsetTable"] == {"T@CG": {0: 1}}
         assert tree.keys() == {"dataVersion", "groupTopicMap", "offsetTable", "pullOffsetTable"}
         assert parse_offsets(answer.body)[0] == {"T@CG": {0: 1}}
-        # With white space between them, the slave of 5.5.0 fails.
-        assert b'"offsetTable":{"T@CG":{0:1}},"pullOffsetTable":{"T@CG":{0:1}}}' in answer.body
+        # With white space between them, or bare keys of the second table, the slave of 5.5.0 fails.
+        assert b'"offsetTable":{"T@CG":{0:1}},"pullOffsetTable":{"T@CG":{"0":1}}}' in answer.body
 
 
 async def test_45_is_the_text_of_delay_offset_json(autojump_clock) -> None:

@@ -69,10 +69,10 @@ def test_a_file_of_apaches_containers_is_read_with_warnings_for_what_is_missing(
     assert store.store_path_root_dir == "/root/broker-a/store"
     assert store.broker_role is BrokerRole.SYNC_MASTER
     warned = {warning.split()[2] for warning in warnings}
-    assert {"totalReplicas", "minInSyncReplicas", "enableSlaveActingMaster"} <= warned
+    assert {"totalReplicas", "enableSlaveActingMaster"} <= warned
     assert (store.in_sync_replicas, store.ha_listen_port) == (2, 10912)
     assert broker.slave_read_enable
-    assert all("who is master is set by an operator" in warning for warning in warnings)
+    assert all("acting masters" in warning for warning in warnings)
 
 
 def test_the_folklore_of_guides_warns_and_does_not_stop() -> None:
@@ -273,6 +273,7 @@ DIFFERENT_DEFAULTS = {
     "brokerIP2": "filled in by with_machine",
     "namesrvAddr": "from_environment",
     "storePathRootDir": "(home)/store, as text",
+    "allAckInSyncStateSet": "true: with false, acknowledged messages can be lost",
     "enablePopBufferMerge": "true: the buffer keeps the order of commits and loses nothing",
 }
 
@@ -390,7 +391,7 @@ def test_a_blank_cluster_name_is_told_and_a_blank_broker_name_is_the_machines() 
 @pytest.mark.parametrize(
     ("key", "file"),
     [
-        ("grpcServerPort", "rmq-proxy.json, the file of RocketMQ's proxy"),
+        ("grpcBossLoopNum", "rmq-proxy.json, the file of RocketMQ's proxy"),
         ("proxyMode", "rmq-proxy.json, the file of RocketMQ's proxy"),
         ("controllerDLegerPeers", "controller.conf, the file of RocketMQ's controller"),
         ("scanNotActiveBrokerInterval", "namesrv.conf, the file of the name server"),

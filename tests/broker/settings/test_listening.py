@@ -9,9 +9,16 @@ from contextlib import closing
 import pytest
 
 from trocket.broker.settings.config import BrokerConfig
-from trocket.broker.settings.listening import VIP_PORT_STEP, ha_port, listen, listen_for_slaves
+from trocket.broker.settings.listening import (
+    VIP_PORT_STEP,
+    ha_port,
+    listen,
+    listen_for_slaves,
+    listeners_of,
+)
 from trocket.common.metrics_keys import MetricsExporterType
 from trocket.remoting.metrics.listening import open_metrics_listener
+from trocket.remoting.server import open_listener
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
 HOST = "127.0.0.1"
@@ -97,3 +104,25 @@ def test_a_port_that_is_wanted_and_taken_is_an_error(role: BrokerRole, taken: in
 def test_a_sync_master_does_not_do_without_slaves(taken: int) -> None:
     with pytest.raises(OSError, match=str(taken)):
         listen_for_slaves(MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER), taken - 1)
+
+
+def test_grpc_server_port_is_a_further_port() -> None:
+    with open_listener("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    config = BrokerConfig(bind_address="127.0.0.1", listen_port=0, grpc_server_port=port)
+    listeners = listeners_of(config)
+    ports = [each.getsockname()[1] for each in listeners]
+    for listener in listeners:
+        listener.close()
+    assert ports[1] == ports[0] - 2
+    assert ports[2:] == [port]
+
+
+def test_a_taken_grpc_server_port_is_named_and_the_others_are_closed() -> None:
+    with open_listener("127.0.0.1", 0) as taken, open_listener("127.0.0.1", 0) as first:
+        port, free = taken.getsockname()[1], first.getsockname()[1]
+        first.close()
+        config = BrokerConfig(bind_address="127.0.0.1", listen_port=free, grpc_server_port=port)
+        with pytest.raises(OSError, match=str(port)):
+            listeners_of(config)
+        open_listener("127.0.0.1", free).close()

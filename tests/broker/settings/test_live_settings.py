@@ -77,6 +77,7 @@ GOOD = {
     "enableConnectionMetrics": "false",
     "enableLagAndDlqMetrics": "false",
     "enableMessageStoreMetrics": "false",
+    "enableMixedMessageType": "true",
     "enableNotifyAfterPopOrderLockRelease": "false",
     "enablePopBufferMerge": "false",
     "enablePopMessageThreshold": "true",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from trocket.broker.part import Foundation, Part, Processors, SavedFile, Serving
+from trocket.broker.part import AtCut, Foundation, Part, Processors, SavedFile, Serving
 from trocket.common.steps import Steps, one_step
 from trocket.disk.state_file import StateFile
 from trocket.remoting.channel import Answer, Channel
@@ -32,7 +32,7 @@ class Greetings(Part):
         self._files = foundation.files
         self._counts: dict[str, int] = {}
         self._file = StateFile(FILE, "greetings", self._files.save, one_step(self._encode))
-        self.saved = (SavedFile(file=self._file),)
+        self.saved = (SavedFile(file=self._file, at_cut=AtCut.KEPT),)
 
     def load_tables(self) -> None:
         """See `Part`."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
@@ -118,8 +119,13 @@ class Cluster:
       replaced: addresses of masters that were, and are not.
       are_slaves_astray: a slave may show what its master does not have.
       may_part: something happened after which a broker may have what the master has not.
+      hides_messages: a broker that has started shows less than it has, until it is confirmed.
       notes: the history.
     """
+
+    new_producer = Producer
+    new_consumer = Consumer
+    hides_messages = False
 
     def __init__(self, seed: int, plan: Plan, nursery: trio.Nursery) -> None:
         self.seed = seed
@@ -139,15 +145,19 @@ class Cluster:
             NamesrvMachine(self.network, nursery, f"n{number}", f"10.0.0.{number}")
             for number in (1, 2)
         ]
-        self.brokers = [self._new_broker(n) for n in range(1 + TOPOLOGIES[plan.topology]["slaves"])]
-        self.master = self.brokers[0]
         self.producers = [
-            Producer(self, f"p{n}", f"10.0.2.{n}", self.random(f"p{n}")) for n in (1, 2)
+            self.new_producer(self, f"p{n}", f"10.0.2.{n}", self.random(f"p{n}")) for n in (1, 2)
         ]
         self.consumers = [
-            Consumer(self, f"c{n + 1}", f"10.0.2.{n + 3}", self.random(f"c{n}"), [n])
+            self.new_consumer(self, f"c{n + 1}", f"10.0.2.{n + 3}", self.random(f"c{n}"), [n])
             for n in range(QUEUES)
         ]
+        self._add_brokers()
+
+    def _add_brokers(self) -> None:
+        slaves = TOPOLOGIES[self.plan.topology]["slaves"]
+        self.brokers = [self._new_broker(number) for number in range(1 + slaves)]
+        self.master = self.brokers[0]
 
     def random(self, name: str) -> Random:
         """A separate source of random numbers, so that one part's draws do not change another's."""
@@ -260,6 +270,9 @@ class Cluster:
         return found
 
 
+C = TypeVar("C", bound=Cluster)
+
+
 async def live(cluster: Cluster) -> None:
     """The whole run."""
     from .checks import verify
@@ -268,7 +281,7 @@ async def live(cluster: Cluster) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster.network.run)
-        nursery.start_soon(_end_of_patience)
+        nursery.start_soon(end_of_patience)
         for peer in (*cluster.producers, *cluster.consumers):
             await nursery.start(peer.client.run)
         await start_all(cluster)
@@ -288,12 +301,13 @@ async def live(cluster: Cluster) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _end_of_patience() -> None:
+async def end_of_patience() -> None:
+    """End a run that waits for ever."""
     await trio.sleep(PATIENCE_S)
     raise Broken("progress", f"the run has not come to its end in {PATIENCE_S} s")
 
 
-async def _let_go(cluster: Cluster) -> None:
+async def let_go(cluster: Cluster) -> None:
     """When the run ends early, processes that stand still must end, too."""
     try:
         await trio.sleep_forever()
@@ -306,13 +320,27 @@ def play(seed: int, plan: Plan | None = None) -> Run:
     """One run."""
     from .faults import plan_of
 
-    plan = plan or plan_of(seed)
-    clusters: list[Cluster] = []
+    return play_plan(seed, plan or plan_of(seed), Cluster, live)
+
+
+def play_plan(
+    seed: int,
+    plan: Any,
+    make: Callable[[int, Any, trio.Nursery], C],
+    live: Callable[[C], Awaitable[None]],
+) -> Run:
+    """One run of a plan.
+
+    Args:
+      make: the cluster.
+      live: the whole run.
+    """
+    clusters: list[C] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            clusters.append(Cluster(seed, plan, nursery))
-            nursery.start_soon(_let_go, clusters[0])
+            clusters.append(make(seed, plan, nursery))
+            nursery.start_soon(let_go, clusters[0])
             await live(clusters[0])
             nursery.cancel_scope.cancel()
 

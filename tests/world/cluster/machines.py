@@ -10,6 +10,7 @@ import trio
 from trocket.broker.controller import BrokerController
 from trocket.broker.replication.replication import MasterSide, SlaveSide
 from trocket.broker.settings.config import BrokerConfig
+from trocket.common.config import ConfigError
 from trocket.disk.errors import StoreError
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
@@ -27,6 +28,8 @@ from .process import RUNNING, Process
 NAMESRV_PORT, BROKER_PORT = 9876, 10911
 FILE_SIZE = 4096
 """Bytes of a commit log file: a dozen messages, so that a short run sees many ends of files."""
+
+REFUSALS_TO_START = (StoreError, ConfigError)
 
 
 class Machine:
@@ -135,7 +138,78 @@ class NamesrvMachine(Machine):
         await self.process.ended.wait()
 
 
-class BrokerMachine(Machine):
+class DiskMachine(Machine):
+    """A machine with a disk.
+
+    Args:
+      random: of what its program leaves to chance.
+
+    Attributes:
+      disk: what the next start finds, or the running program has.
+    """
+
+    def __init__(
+        self, network: Network, nursery: trio.Nursery, name: str, host: str, random: Random
+    ) -> None:
+        super().__init__(network, nursery, name, host)
+        self.disk = MachineDisk.empty()
+        self._dies_with_power = False
+        self._random = random
+
+    def _die(self) -> None:
+        """The moment of its death; `finish` clears away."""
+        self._gone(silently=self._dies_with_power)
+        self.process.scope.cancel()
+
+    def die_after(self, writes: int, *, power: bool = False) -> None:
+        """Let it die before the n-th write to its disk from now."""
+        self._dies_with_power = power
+        self.disk.die_after(writes)
+
+    def die(self, *, power: bool = False) -> None:
+        """Let it die now, if it has not."""
+        self._dies_with_power = power or self._dies_with_power
+        self.disk.die()
+
+    async def finish(self, power: str | None, random: Random) -> None:
+        """Once it is dead: what a start finds is on its disk.
+
+        Args:
+          power: the kind of image that a power cut leaves; None: a kill.
+        """
+        self.die(power=power is not None)
+        self.process.scope.cancel()
+        await self.process.ended.wait()
+        self._dies_with_power = False
+        self.disk = self.disk.after_crash(power, random)
+        if power is not None:
+            self.wounds += 1
+
+    def wipe(self) -> None:
+        """Empty its store, as an operator does; it does not run."""
+        assert not self.is_up
+        self.disk = MachineDisk.empty()
+        self.wounds += 1
+
+    async def try_start(self) -> str:
+        """Start it; why it does not run then, "": it does."""
+        try:
+            await self.start()
+        except BaseExceptionGroup as group:
+            errors, others = group.split(REFUSALS_TO_START)
+            if others is not None or errors is None:
+                raise
+            return str(first_of(errors))
+        except REFUSALS_TO_START as error:
+            return str(error)
+        except RuntimeError:  # trio's word for a task that ended while it was being started
+            if self.disk.left is None:
+                raise
+            return "it died while it started"
+        return ""
+
+
+class BrokerMachine(DiskMachine):
     """A broker and its disk.
 
     Args:
@@ -161,14 +235,11 @@ class BrokerMachine(Machine):
         options: dict[str, Any],
         random: Random,
     ) -> None:
-        super().__init__(network, nursery, name, host)
+        super().__init__(network, nursery, name, host, random)
         self.role = role
         self.broker_id = broker_id
         self.options = options
-        self.disk = MachineDisk.empty()
         self.controller: BrokerController
-        self._dies_with_power = False
-        self._random = random
 
     @property
     def is_slave(self) -> bool:
@@ -198,7 +269,8 @@ class BrokerMachine(Machine):
         """Whether what it says is on the device is meant so."""
         return self.options["flush_disk_type"] is FlushDiskType.SYNC_FLUSH
 
-    def _new_controller(self, process: Process, turn: Turn) -> BrokerController:
+    def configs(self) -> tuple[BrokerConfig, MessageStoreConfig]:
+        """Both configurations, as its files have them."""
         broker: dict[str, Any] = {
             "broker_name": "b",
             "broker_ip1": self.host,
@@ -230,9 +302,11 @@ class BrokerMachine(Machine):
         }
         for name, value in self.options.items():
             (broker if name in BrokerConfig.__dataclass_fields__ else store)[name] = value
+        return BrokerConfig(**broker), MessageStoreConfig(**store)
+
+    def _new_controller(self, process: Process, turn: Turn) -> BrokerController:
         return BrokerController(
-            BrokerConfig(**broker),
-            MessageStoreConfig(**store),
+            *self.configs(),
             clock=self.clock,
             disk=self.disk,
             turn=turn,
@@ -248,8 +322,13 @@ class BrokerMachine(Machine):
         controller = self._new_controller(process, turn)
         self._make_fsync_slow(controller.store, disk)
         self.controller = controller
+
+        def die() -> None:
+            controller._close = lambda: None  # type: ignore[method-assign] # as a killed process
+            self._die()
+
         if disk.left is None:
-            disk.on_death = lambda: self._die(controller)
+            disk.on_death = die
         try:
             with process.scope:
                 async with trio.open_nursery() as nursery:
@@ -295,61 +374,6 @@ class BrokerMachine(Machine):
         listeners = self.network.listeners
         for address in [key for key, each in listeners.items() if each.process is process]:
             del listeners[address]
-
-    # ---- its ends ------------------------------------------------------------------------
-
-    def _die(self, controller: BrokerController) -> None:
-        """The moment of its death; `finish` clears away."""
-        controller._close = lambda: None  # type: ignore[method-assign] # as a killed process
-        self._gone(silently=self._dies_with_power)
-        self.process.scope.cancel()
-
-    def die_after(self, writes: int, *, power: bool = False) -> None:
-        """Let it die before the n-th write to its disk from now."""
-        self._dies_with_power = power
-        self.disk.die_after(writes)
-
-    def die(self, *, power: bool = False) -> None:
-        """Let it die now, if it has not."""
-        self._dies_with_power = power or self._dies_with_power
-        self.disk.die()
-
-    async def finish(self, power: str | None, random: Random) -> None:
-        """Once it is dead: what a start finds is on its disk.
-
-        Args:
-          power: the kind of image that a power cut leaves; None: a kill.
-        """
-        self.die(power=power is not None)
-        self.process.scope.cancel()
-        await self.process.ended.wait()
-        self._dies_with_power = False
-        self.disk = self.disk.after_crash(power, random)
-        if power is not None:
-            self.wounds += 1
-
-    def wipe(self) -> None:
-        """Empty its store, as an operator does; it does not run."""
-        assert not self.is_up
-        self.disk = MachineDisk.empty()
-        self.wounds += 1
-
-    async def try_start(self) -> str:
-        """Start it; why it does not run then, "": it does."""
-        try:
-            await self.start()
-        except BaseExceptionGroup as group:
-            errors, others = group.split(StoreError)
-            if others is not None or errors is None:
-                raise
-            return str(first_of(errors))
-        except StoreError as error:
-            return str(error)
-        except RuntimeError:  # trio's word for a task that ended while it was being started
-            if self.disk.left is None:
-                raise
-            return "it died while it started"
-        return ""
 
     # ---- what its disk has ---------------------------------------------------------------
 

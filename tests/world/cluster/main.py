@@ -6,8 +6,8 @@ import argparse
 import os
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -21,19 +21,38 @@ CHUNK = 20
 FAILURES_MAX = 20
 
 
+class Scope(NamedTuple):
+    """What the search is over; its functions can be pickled.
+
+    Attributes:
+      name: on the command line.
+      play: one run.
+      faults: all names.
+    """
+
+    name: str
+    play: Callable[[int], Run]
+    plan_of: Callable[[int], Any]
+    faults: tuple[str, ...]
+
+
+CLUSTER = Scope("cluster", play, plan_of, tuple(ALL_FAULTS))
+
+
 class Failure(NamedTuple):
     """A seed whose run broke a promise."""
 
     seed: int
     problem: str
+    scope: Scope = CLUSTER
 
     def text(self) -> str:
         """For people, with what shows it again."""
-        plan = plan_of(self.seed)
+        plan = self.scope.plan_of(self.seed)
         return (
             f"seed {self.seed} ({plan.mode}, {plan.topology}, {plan.workload_name}, "
             f"{', '.join(plan.faults)}): {self.problem}\n"
-            f"    python -m tests.world cluster --seed {self.seed} --trace"
+            f"    python -m tests.world {self.scope.name} --seed {self.seed} --trace"
         )
 
 
@@ -54,7 +73,7 @@ class Report:
         self.met: Counter[tuple[str, str, str]] = Counter()
         self.failures: list[Failure] = []
 
-    def take(self, run: Run) -> None:
+    def take(self, run: Run, scope: Scope = CLUSTER) -> None:
         """Count a run."""
         plan = run.plan
         self.count += 1
@@ -62,7 +81,7 @@ class Report:
         self.answers += run.answers
         self.met.update((name, plan.mode, plan.topology) for name in run.faults)
         if run.problem:
-            self.failures.append(Failure(run.seed, run.problem))
+            self.failures.append(Failure(run.seed, run.problem, scope))
 
     def add(self, other: Report) -> None:
         """Count the runs of another report."""
@@ -73,28 +92,28 @@ class Report:
         self.failures += other.failures
 
 
-def run_seeds(seeds: range) -> Report:
+def run_seeds(seeds: range, scope: Scope = CLUSTER) -> Report:
     """The runs of some seeds."""
     quiet()
     report = Report()
     for seed in seeds:
         try:
-            report.take(play(seed))
+            report.take(scope.play(seed), scope)
         except Exception:  # noqa: BLE001 - an error that no run may raise counts as a broken promise
             report.count += 1
-            report.failures.append(Failure(seed, traceback.format_exc()))
+            report.failures.append(Failure(seed, traceback.format_exc(), scope))
     return report
 
 
-def jobs(seeds: range) -> Iterator[tuple[range]]:
+def jobs(seeds: range, scope: Scope) -> Iterator[tuple[range, Scope]]:
     """Some seeds at a time."""
     for start in range(seeds.start, seeds.stop, CHUNK):
-        yield (range(start, min(start + CHUNK, seeds.stop)),)
+        yield range(start, min(start + CHUNK, seeds.stop)), scope
 
 
-def replay(seed: int, console: Console, *, trace: bool) -> int:
+def replay(scope: Scope, seed: int, console: Console, *, trace: bool) -> int:
     """One run again; returns the exit status."""
-    run = play(seed)
+    run = scope.play(seed)
     plan = run.plan
     console.print(f"{plan}", highlight=False, markup=False)
     if trace:
@@ -105,10 +124,10 @@ def replay(seed: int, console: Console, *, trace: bool) -> int:
     return 1 if run.problem else 0
 
 
-def table(report: Report) -> Table:
+def table(report: Report, scope: Scope) -> Table:
     """How often each fault happened, and in how many of the modes' topologies."""
     found = Table("fault", "happened", "met modes and topologies")
-    for name in ALL_FAULTS:
+    for name in scope.faults:
         met = sum(1 for each in report.met if each[0] == name)
         found.add_row(name, f"{report.faults[name]:,}", f"{met}")
     return found
@@ -116,11 +135,16 @@ def table(report: Report) -> Table:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this scope."""
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    add_seed_options(parser)
     parser.add_argument(
         "--jumps", action="store_true", help="with clocks that jump: seeds from 1,000,000 on"
     )
+
+
+def add_seed_options(parser: argparse.ArgumentParser) -> None:
+    """The options of any search over seeds."""
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="this one only, again")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell what happened")
@@ -128,15 +152,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run all seeds, or one again; returns the exit status."""
+    return run_search(CLUSTER, options, options.first + (JUMPS_FROM if options.jumps else 0))
+
+
+def run_search(scope: Scope, options: argparse.Namespace, first: int) -> int:
+    """Run seeds from one on, or one again; returns the exit status."""
     console = Console()
     if options.seed is not None:
-        return replay(options.seed, console, trace=options.trace)
-    first = options.first + (JUMPS_FROM if options.jumps else 0)
+        return replay(scope, options.seed, console, trace=options.trace)
     seeds = range(first, first + options.seeds)
     report = Report()
-    reports = in_parallel(run_seeds, jobs(seeds), options.processes)
+    reports = in_parallel(run_seeds, jobs(seeds, scope), options.processes)
     add_up(report, reports, "seeds", len(seeds), FAILURES_MAX, console)
-    console.print(table(report))
+    console.print(table(report, scope))
     answers = ", ".join(f"{number:,} of {code}" for code, number in sorted(report.answers.items()))
     console.print(
         f"{report.count:,} runs from seed {seeds.start}; answers to sends by code: {answers}; "

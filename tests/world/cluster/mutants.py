@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from trocket.broker.delivering.schedule_message_service import ScheduleMessageService
 from trocket.broker.replication.slave_offsets import SlaveOffsets
 from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
-from trocket.store.ha import slave
+from trocket.store.ha import follow_terms, send_terms
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
@@ -111,12 +111,12 @@ def lies_are_believed(patch: Patch) -> None:
 
     async def broken(self: LogSender) -> None:
         while True:
-            word = await self._next_word()
+            word = await self._terms.next_word()
             if isinstance(word, int):
                 self._note_ack(word)
 
     patch.setattr(LogSender, "_read_reports", broken)
-    patch.setattr(LogSender, "_refusal", lambda self, requested: ("", 0))
+    patch.setattr(send_terms, "refusal", lambda store, requested: ("", 0))
 
 
 def slave_ahead_is_fed(patch: Patch) -> None:
@@ -125,7 +125,7 @@ def slave_ahead_is_fed(patch: Patch) -> None:
     async def same(*_: Any) -> None:
         return None
 
-    patch.setattr(slave, "first_difference", same)
+    patch.setattr(follow_terms, "first_difference", same)
 
 
 def offsets_ahead_of_the_log(patch: Patch) -> None:

@@ -21,6 +21,8 @@ import trio
 
 from trocket.remoting.channel import Buffer
 from trocket.remoting.client import RemotingClient
+from trocket.remoting.opener import Opener
+from trocket.remoting.poller import SocketPoller
 from trocket.remoting.transport import SocketTransport
 from trocket.remoting.turn import Turn
 
@@ -405,17 +407,28 @@ class Network:
         self.look_again()
 
 
+class NetworkOpener(Opener):
+    """Opens connections in this network."""
+
+    def __init__(
+        self, network: Network, process: Process, turn: Turn, poller: SocketPoller
+    ) -> None:
+        super().__init__(poller)
+        self._network = network
+        self._process = process
+        self._turn = turn
+
+    async def _open(self, address: str, host: str, port: int) -> SocketTransport:
+        endpoint = await self._network.connect(self._process, host, port)
+        endpoint.turn = self._turn
+        endpoint.remote_address = address
+        return endpoint
+
+
 class NetworkClient(RemotingClient):
     """Our client in this network."""
 
     def __init__(self, network: Network, process: Process, turn: Turn | None = None) -> None:
         turn = turn or Turn()
         super().__init__(turn=turn)
-        self._network = network
-        self._process = process
-
-    async def _open_transport(self, address: str, host: str, port: int) -> SocketTransport:
-        endpoint = await self._network.connect(self._process, host, port)
-        endpoint.turn = self._turn
-        endpoint.remote_address = address
-        return endpoint
+        self._opener = NetworkOpener(network, process, turn, self._poller)

@@ -12,6 +12,7 @@ from trocket.store.log import log_reader
 from trocket.store.log.commit_log import CommitLog, file_name
 from trocket.store.log.log_reader import LogReader
 from trocket.store.message_store import MessageStore
+from trocket.store.opening import StoreOpening
 from trocket.store.queues.consume_queue import ConsumeQueue
 from trocket.store.recovery.store_recovery import StoreRecovery
 from trocket.store.retention import retention_rules
@@ -93,12 +94,12 @@ def tail_not_zeroed(patch: Patch) -> None:
 def recovered_log_not_synced(patch: Patch) -> None:
     """What a killed process left in memory is shown, and never synced."""
 
-    def broken(self: MessageStore, start: int, end: int, *_: Any) -> None:
+    def broken(self: StoreOpening, start: int, end: int, *_: Any, has_index: bool) -> None:
         self.queue_store.write()
         self.queue_store.sync(self.queue_store.take_unsynced())
-        self.checkpoints.write(end, self.store_time_ms)
+        self.checkpoints.write(end, self.writer.burst.store_time_ms)
 
-    patch.setattr(MessageStore, "_sync_recovered", broken)
+    patch.setattr(StoreOpening, "_sync_recovered", broken)
 
 
 def checkpoint_before_fsync(patch: Patch) -> None:

@@ -1,0 +1,1 @@
+"""Controller mode: a broker whose role a controller decides, and which changes it while it runs."""
