@@ -68,6 +68,7 @@ class Admin(Member[AsyncAdmin]):
     # Clients
 
     clients: Final = forwarded(AsyncAdmin.clients)
+    members: Final = forwarded(AsyncAdmin.members)
     producers: Final = forwarded(AsyncAdmin.producers)
     running_info: Final = forwarded(AsyncAdmin.running_info)
     consume_directly: Final = forwarded(AsyncAdmin.consume_directly)
@@ -77,6 +78,7 @@ class Admin(Member[AsyncAdmin]):
 
     offsets: Final = forwarded(AsyncAdmin.offsets)
     lag: Final = forwarded(AsyncAdmin.lag)
+    committed_offset: Final = forwarded(AsyncAdmin.committed_offset)
     reset_offset: Final = forwarded(AsyncAdmin.reset_offset)
     consume_spans: Final = forwarded(AsyncAdmin.consume_spans)
     clone_offsets: Final = forwarded(AsyncAdmin.clone_offsets)
@@ -86,17 +88,23 @@ class Admin(Member[AsyncAdmin]):
     # Pops
 
     popped: Final = forwarded(AsyncAdmin.popped)
+    popped_by: Final = forwarded(AsyncAdmin.popped_by)
     request_modes: Final = forwarded(AsyncAdmin.request_modes)
     set_request_mode: Final = forwarded(AsyncAdmin.set_request_mode)
 
     # Messages
 
     message: Final = forwarded(AsyncAdmin.message)
+    is_intact: Final = forwarded(AsyncAdmin.is_intact)
     messages_by_key: Final = forwarded(AsyncAdmin.messages_by_key)
     messages_by_time: Final = forwarded(AsyncAdmin.messages_by_time)
     dead_letters: Final = forwarded(AsyncAdmin.dead_letters)
     message_track: Final = forwarded(AsyncAdmin.message_track)
     message_trace: Final = forwarded(AsyncAdmin.message_trace)
+
+    # Transactions
+
+    resume_check: Final = forwarded(AsyncAdmin.resume_check)
 
     # Brokers
 
@@ -108,6 +116,7 @@ class Admin(Member[AsyncAdmin]):
     all_broker_stats: Final = forwarded(AsyncAdmin.all_broker_stats)
     broker_consume_stats: Final = forwarded(AsyncAdmin.broker_consume_stats)
     broker_topics: Final = forwarded(AsyncAdmin.broker_topics)
+    broker_groups: Final = forwarded(AsyncAdmin.broker_groups)
     counter: Final = forwarded(AsyncAdmin.counter)
     ha_status: Final = forwarded(AsyncAdmin.ha_status)
     clean_expired_consume_queues: Final = forwarded(AsyncAdmin.clean_expired_consume_queues)
@@ -124,6 +133,18 @@ class Admin(Member[AsyncAdmin]):
     delete_kv_config: Final = forwarded(AsyncAdmin.delete_kv_config)
     name_server_config: Final = forwarded(AsyncAdmin.name_server_config)
     update_name_server_config: Final = forwarded(AsyncAdmin.update_name_server_config)
+
+    # Controllers
+
+    controllers: Final = forwarded(AsyncAdmin.controllers)
+    controller_metadata: Final = forwarded(AsyncAdmin.controller_metadata)
+    in_sync_sets: Final = forwarded(AsyncAdmin.in_sync_sets)
+    elect_master: Final = forwarded(AsyncAdmin.elect_master)
+    clean_broker_data: Final = forwarded(AsyncAdmin.clean_broker_data)
+    controller_config: Final = forwarded(AsyncAdmin.controller_config)
+    update_controller_config: Final = forwarded(AsyncAdmin.update_controller_config)
+    broker_epochs: Final = forwarded(AsyncAdmin.broker_epochs)
+    set_epochs: Final = forwarded(AsyncAdmin.set_epochs)
 
     # Class filters
 

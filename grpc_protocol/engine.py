@@ -1,4 +1,4 @@
-"""Engine: the part of an HTTP/2 implementation that a session needs, five methods, four events.
+"""Engine: the part of an HTTP/2 implementation that a session needs, six methods, four events.
 
 Two implementations: `engine_ngh2`, over libnghttp2, and `engine_h2`, pure Python, where the first
 cannot be installed. Both serve, and both cut off a peer that floods them. Pure.
@@ -85,7 +85,7 @@ class Arrived(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A stream has ended in both directions, or was reset; error code 0: as it should."""
+    """A stream was reset, or its connection lost; one that ended as it should may be missing."""
 
     stream_id: int
     error_code: int
@@ -105,6 +105,9 @@ class Engine(Protocol):
 
     def receive(self, data: bytes) -> list[Event]:
         """The events of received bytes; nothing after `Broken`."""
+
+    def answer(self, stream_id: int, headers: Headers, data: bytes, trailers: Headers) -> None:
+        """Queue a whole answer."""
 
     def respond(self, stream_id: int, headers: Headers, *, ends: bool = False) -> None:
         """Queue an answer's headers; `ends`: it is nothing but these."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,14 +21,18 @@ MESSAGE_SIZE_MAX: Final = 16 * 1024 * 1024
 (grpcMaxInboundMessageSize), of which no request needs more than a batch of messages."""
 
 PREFIX_SIZE: Final = 5
-_TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])")
-_UNITS_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_TIMEOUT: Final = re.compile(rb"[0-9]{1,8}[HMSmun]")
+_UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
-_CONTENT_TYPES: Final = (b"application/grpc", b"application/grpc+proto")
+_USUAL_TYPE: Final = b"application/grpc"
+_CONTENT_TYPE: Final = re.compile(rb"application/grpc(?:[+;].*)?", re.DOTALL)
+_ENCODINGS: Final = (b"identity", b"gzip")
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _HEADERS: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _OK: Final = ((b"grpc-status", b"0"),)
-_NOT_GRPC: Final = ((b":status", b"415"), (b"content-type", b"text/plain"))
-_NOT_POST: Final = ((b":status", b"405"), (b"allow", b"POST"))
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_NOT_GRPC: Final = ((b":status", b"415"), _TEXT)
+_NOT_POST: Final = ((b":status", b"405"), _TEXT, (b"allow", b"POST"))
 
 
 class GrpcStatus(enum.IntEnum):
@@ -38,13 +43,21 @@ class GrpcStatus(enum.IntEnum):
 
     OK = 0
     CANCELLED = 1
+    UNKNOWN = 2
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
 
 
 class Metadata(Mapping[str, str]):
@@ -59,14 +72,17 @@ class Metadata(Mapping[str, str]):
         self._headers = headers
 
     def __getitem__(self, name: str) -> str:
-        if _is_hidden(name):
+        value = self.get(name)
+        if value is None:
             raise KeyError(name)
-        return self._headers[name.encode()].decode("utf-8", "replace")
+        return str(value)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A header, or the default. It costs a third of what it would without this method."""
+        """A header, or the default."""
         value = self._headers.get(name.encode())
-        return default if value is None or _is_hidden(name) else value.decode("utf-8", "replace")
+        if value is None or _is_hidden(name):
+            return default
+        return value.decode("utf-8", "replace")
 
     def __iter__(self) -> Iterator[str]:
         names = (name.decode("ascii", "replace") for name in self._headers)
@@ -80,57 +96,33 @@ def _is_hidden(name: str) -> bool:
     return name[:1] == ":" or name[-4:] == "-bin"
 
 
-class Call:
-    """One call.
+class MessageReader:
+    """Cuts the messages out of the parts of a body.
 
     Attributes:
-      stream_id: of its stream.
-      path: of its method, `/package.Service/Method`.
-      metadata: its headers.
-      timeout_s: how long the client waits, from the call's begin on; None: as long as it takes.
-      message_count: how many of its messages have arrived.
-      has_ended: the client has sent all its messages.
-      is_answered: its answer has ended; nothing more can be sent.
+      is_gzipped: its messages may be compressed.
+      is_compressed: the message that `take` gave last is.
     """
 
-    __slots__ = (
-        "_parts",
-        "_size",
-        "_wanted",
-        "has_begun",
-        "has_ended",
-        "is_answered",
-        "message_count",
-        "metadata",
-        "path",
-        "stream_id",
-        "timeout_s",
-    )
+    __slots__ = ("_parts", "_size", "_wanted", "is_compressed", "is_gzipped")
 
-    def __init__(self, stream_id: int, path: str, metadata: Mapping[str, str]) -> None:
-        self.stream_id = stream_id
-        self.path = path
-        self.metadata = metadata
-        self.timeout_s: float | None = None
-        self.message_count = 0
-        self.has_begun = self.has_ended = self.is_answered = False
+    def __init__(self) -> None:
+        self.is_gzipped = self.is_compressed = False
         # The bytes of a message that is not complete, and the size at which it is looked at again.
         self._parts: list[bytes] = []
         self._size = 0
         self._wanted = PREFIX_SIZE
 
-    def __repr__(self) -> str:
-        return f"<Call {self.stream_id} {self.path}>"
-
     @property
     def held_size(self) -> int:
-        """Bytes of its incomplete message."""
+        """Bytes of the incomplete message."""
         return self._size
 
     def take(self, data: bytes, size_max: int) -> Iterator[bytes]:
-        """Cut the messages out of a part of the request's body.
+        """The messages that a part of the body completes.
 
-        Raises: CallRefused: a message is compressed, or longer than `size_max`.
+        Raises: CallRefused: a message is compressed in a call that said nothing of it, or longer
+          than `size_max`.
         """
         if self._parts:
             self._parts.append(data)
@@ -144,10 +136,10 @@ class Call:
         while end - position >= PREFIX_SIZE:
             size = int.from_bytes(data[position + 1 : position + PREFIX_SIZE], "big")
             if data[position]:
-                raise CallRefused(
-                    GrpcStatus.UNIMPLEMENTED,
-                    "compressed messages are not read: send them with grpc-encoding identity",
-                )
+                if data[position] > 1 or not self.is_gzipped:
+                    text = "the message is compressed, and the call has no grpc-encoding"
+                    raise CallRefused(GrpcStatus.INTERNAL, text)
+                self.is_compressed = True
             if size > size_max:
                 raise CallRefused(
                     GrpcStatus.RESOURCE_EXHAUSTED,
@@ -160,6 +152,61 @@ class Call:
             yield data[position - size : position]
         if position < end:
             self._parts, self._size = [data[position:]], end - position
+
+
+class Call(MessageReader):
+    """One call, and the reader of its request: a second object would cost each call.
+
+    Attributes:
+      stream_id: of its stream.
+      path: of its method, `/package.Service/Method`.
+      headers: as they were received.
+      message_count: how many of its messages have arrived.
+      has_ended: the client has sent all its messages.
+      is_answered: its answer has ended; nothing more can be sent.
+    """
+
+    __slots__ = (
+        "has_begun",
+        "has_ended",
+        "headers",
+        "is_answered",
+        "message_count",
+        "path",
+        "stream_id",
+    )
+
+    def __init__(self, stream_id: int, path: str, headers: Mapping[bytes, bytes]) -> None:
+        super().__init__()
+        self.stream_id = stream_id
+        self.path = path
+        self.headers = headers
+        self.message_count = 0
+        self.has_begun = self.has_ended = self.is_answered = False
+
+    def __repr__(self) -> str:
+        return f"<Call {self.stream_id} {self.path}>"
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Its headers, as text."""
+        return Metadata(self.headers)
+
+    @property
+    def timeout_s(self) -> float | None:
+        """How long the client waits, from the call's begin on; None: as long as it takes."""
+        timeout = self.headers.get(b"grpc-timeout")
+        return None if timeout is None else int(timeout[:-1]) * _UNITS_S[timeout[-1:]]
+
+    def only_message(self, data: bytes, size_max: int) -> bytes | None:
+        """The message of a body that is nothing else and came in one part; None: it is not so."""
+        if self._parts or self.message_count or len(data) < PREFIX_SIZE or data[0]:
+            return None
+        size = int.from_bytes(data[1:PREFIX_SIZE], "big")
+        if size > size_max or size != len(data) - PREFIX_SIZE:
+            return None
+        self.message_count = 1
+        return data[PREFIX_SIZE:]
 
 
 class CallRefused(Exception):
@@ -219,27 +266,31 @@ class GrpcSession:
         self._engine = engine
         self._paths, self._streams = paths, streams
         self._message_size_max = message_size_max
+        self._inflated_size = 0
+        self._incomplete: set[Call] = set()  # a message of theirs has arrived in part
 
     def receive(self, data: bytes) -> list[SessionEvent]:
         """The events of received bytes. It never raises because of them."""
+        self._inflated_size = 0
         events: list[SessionEvent] = []
         for event in self._engine.receive(data):
-            match event:
-                case Opened():
-                    self._open(event, events)
-                case Arrived():
-                    call = self.calls.get(event.stream_id)
-                    if call is not None and not call.is_answered:
-                        self._take(call, event.data, ends=event.ends, events=events)
-                    elif call is not None and event.ends:
-                        del self.calls[event.stream_id]
-                case Closed():
-                    call = self.calls.pop(event.stream_id, None)
-                    if call is not None and not call.is_answered:
+            if isinstance(event, Opened):
+                self._open(event, events)
+            elif isinstance(event, Arrived):
+                call = self.calls.get(event.stream_id)
+                if call is not None and not call.is_answered:
+                    self._take(call, event.data, ends=event.ends, events=events)
+                elif call is not None and event.ends:
+                    self._forget(call)
+            elif isinstance(event, Closed):
+                call = self.calls.get(event.stream_id)
+                if call is not None:
+                    self._forget(call)
+                    if not call.is_answered:
                         call.is_answered = True
                         events.append(Cancelled(call))
-                case Broken():
-                    self._break(event, events)
+            else:
+                self._break(event, events)
         return events
 
     def output(self) -> tuple[bytes, list[SessionEvent]]:
@@ -253,16 +304,21 @@ class GrpcSession:
     @property
     def held_size(self) -> int:
         """Bytes of incomplete messages, and of answers that the client's windows hold back."""
-        held = sum(call.held_size for call in self.calls.values())
+        held = sum([call.held_size for call in self._incomplete]) if self._incomplete else 0
         return held + self._engine.queued_size
 
     # ---- answers -------------------------------------------------------------------------
 
     def answer(self, call: Call, *messages: bytes) -> None:
         """Send an answer of these messages, and end it."""
-        if not call.is_answered:
+        if call.is_answered:
+            return
+        if call.has_begun:
             self.send(call, *messages)
             self._end(call, _OK)
+        else:
+            self._engine.answer(call.stream_id, _HEADERS, with_prefixes(messages), _OK)
+            self._answered(call)
 
     def send(self, call: Call, *messages: bytes) -> None:
         """Send messages of an answer that goes on."""
@@ -288,59 +344,116 @@ class GrpcSession:
         self._engine.finish(call.stream_id, trailers)
         self._answered(call)
 
+    def _forget(self, call: Call) -> None:
+        self.calls.pop(call.stream_id, None)
+        if self._incomplete:
+            self._incomplete.discard(call)
+
     def _answered(self, call: Call) -> None:
         call.is_answered = True
         if call.has_ended:  # otherwise the rest of its request is still to come, and is dropped
-            self.calls.pop(call.stream_id, None)
+            self._forget(call)
 
     # ---- requests ------------------------------------------------------------------------
 
     def _open(self, opened: Opened, events: list[SessionEvent]) -> None:
         headers = dict(opened.headers)
+        method = headers.get(b":method", b"")
+        if method != b"POST":
+            self._refuse(opened, _NOT_POST, b"Method '%b' is not supported" % method[:50])
+            return
+        content_type = headers.get(b"content-type")
+        if content_type != _USUAL_TYPE and (
+            content_type is None or not _CONTENT_TYPE.fullmatch(content_type)
+        ):
+            wrong = b"Content-Type is missing from the request"
+            if content_type is not None:
+                wrong = b"Content-Type '%b' is not supported" % content_type[:50]
+            self._refuse(opened, _NOT_GRPC, wrong)
+            return
         path = headers.get(b":path", b"").decode("ascii", "backslashreplace")
-        if headers.get(b":method") != b"POST":
-            self._engine.respond(opened.stream_id, _NOT_POST, ends=True)
-            return
-        if headers.get(b"content-type", b"").partition(b";")[0] not in _CONTENT_TYPES:
-            self._engine.respond(opened.stream_id, _NOT_GRPC, ends=True)
-            return
-        call = Call(opened.stream_id, path, Metadata(headers))
-        self.calls[opened.stream_id] = call
-        try:
-            call.timeout_s = _timeout_s(call.metadata.get("grpc-timeout"))
-            if path not in self._paths:
-                raise CallRefused(GrpcStatus.UNIMPLEMENTED, f"there is no method {path[:200]}")
-            encoding = call.metadata.get("grpc-encoding", "identity")
-            if encoding != "identity":
-                raise CallRefused(
-                    GrpcStatus.UNIMPLEMENTED, f"grpc-encoding {encoding[:50]} is not read"
-                )
-        except CallRefused as refused:
+        call = self.calls[opened.stream_id] = Call(opened.stream_id, path, headers)
+        refused = self._refusal(path, headers)
+        call.is_gzipped = headers.get(b"grpc-encoding") == b"gzip"
+        if refused is not None:
             call.has_ended = opened.ends
             self.finish(call, refused.status, str(refused))
-            return
-        if opened.ends:
+        elif opened.ends:
             self._take(call, b"", ends=True, events=events)
 
-    def _take(self, call: Call, data: bytes, *, ends: bool, events: list[SessionEvent]) -> None:
-        call.has_ended = call.has_ended or ends
-        is_stream, count = call.path in self._streams, len(events)
+    def _refusal(self, path: str, headers: Mapping[bytes, bytes]) -> CallRefused | None:
+        """Why a call is not served, by its headers; None: it is."""
+        timeout = headers.get(b"grpc-timeout")
+        if timeout is not None and _TIMEOUT.fullmatch(timeout) is None:
+            shown = timeout.decode("utf-8", "replace")[:50]
+            return CallRefused(GrpcStatus.INTERNAL, f"{shown!r} is no grpc-timeout")
+        if path not in self._paths:
+            text = f"Method not found: {path.removeprefix('/')[:200]}"
+            return CallRefused(GrpcStatus.UNIMPLEMENTED, text.rstrip())
+        encoding = headers.get(b"grpc-encoding", b"identity")
+        if encoding not in _ENCODINGS:
+            shown = encoding.decode("utf-8", "replace")[:50]
+            return CallRefused(GrpcStatus.UNIMPLEMENTED, f"Can't find decompressor for {shown}")
+        return None
+
+    def _refuse(self, opened: Opened, headers: Headers, text: bytes) -> None:
+        """Answer what is no call of gRPC with a status of HTTP."""
+        more = _trailers(GrpcStatus.INTERNAL, text.decode("utf-8", "replace"))
+        self._engine.respond(opened.stream_id, (*headers, *more), ends=True)
+
+    def _inflate(self, data: bytes) -> bytes:
+        """A message that was compressed by gzip. What one `receive` inflates is limited as the size
+        of one message is, so that a few bytes do not fill memory.
+
+        Raises: CallRefused: it is no gzip, or too large.
+        """
+        room = self._message_size_max - self._inflated_size
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
         try:
-            for message in call.take(data, self._message_size_max):
+            message = inflater.decompress(data, room + 1)
+        except zlib.error as error:
+            raise CallRefused(GrpcStatus.INTERNAL, f"the message is no gzip: {error}") from error
+        if len(message) > room:
+            text = f"compressed messages of more than {self._message_size_max} bytes are not read"
+            raise CallRefused(GrpcStatus.RESOURCE_EXHAUSTED, text)
+        if not inflater.eof:
+            raise CallRefused(GrpcStatus.INTERNAL, "the compressed message is cut off")
+        self._inflated_size += len(message)
+        return message
+
+    def _take(self, call: Call, data: bytes, *, ends: bool, events: list[SessionEvent]) -> None:
+        is_stream = call.path in self._streams
+        if ends:
+            call.has_ended = True
+            only = None if is_stream else call.only_message(data, self._message_size_max)
+            if only is not None:
+                events.append(Asked(call, only))
+                return
+        count = len(events)
+        self._incomplete.add(call)
+        try:
+            for taken in call.take(data, self._message_size_max):
+                message = taken
                 call.message_count += 1
                 if call.message_count > 1 and not is_stream:
-                    raise CallRefused(GrpcStatus.INTERNAL, "the request has more than one message")
+                    raise CallRefused(GrpcStatus.INTERNAL, "Too many requests")
+                if call.is_compressed:
+                    call.is_compressed = False
+                    message = self._inflate(message)
                 events.append(Asked(call, message))
             if ends and call.held_size:
                 raise CallRefused(GrpcStatus.INTERNAL, "the request ends within a message")
             if ends and not call.message_count and not is_stream:
-                raise CallRefused(GrpcStatus.INTERNAL, "the request has no message")
+                raise CallRefused(GrpcStatus.INTERNAL, "Half-closed without a request")
         except CallRefused as refused:
             del events[count:]
             if call.message_count > 1 or is_stream:
                 events.append(Cancelled(call))
+            self._incomplete.discard(call)
             self.finish(call, refused.status, str(refused))
             return
+        if not call.held_size:
+            self._incomplete.discard(call)
         if ends and is_stream:
             events.append(HalfClosed(call))
 
@@ -352,24 +465,14 @@ class GrpcSession:
                     call.is_answered = True
                     events.append(Cancelled(call))
             self.calls.clear()
+            self._incomplete.clear()
 
 
 def with_prefixes(messages: Sequence[bytes]) -> bytes:
     """Messages as they are sent: each after a zero, for uncompressed, and its size in 4 bytes."""
+    if len(messages) == 1:
+        return b"\0%b%b" % (len(messages[0]).to_bytes(4, "big"), messages[0])
     return b"".join([b"\0" + len(each).to_bytes(4, "big") + each for each in messages])
-
-
-def _timeout_s(text: str | None) -> float | None:
-    """The seconds of a `grpc-timeout`.
-
-    Raises: CallRefused: it is none.
-    """
-    if text is None:
-        return None
-    found = _TIMEOUT.fullmatch(text)
-    if found is None:
-        raise CallRefused(GrpcStatus.INTERNAL, f"{text[:50]!r} is no grpc-timeout")
-    return int(found[1]) * _UNITS_S[found[2]]
 
 
 def _trailers(status: GrpcStatus, text: str) -> Headers:

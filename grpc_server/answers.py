@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..native import extension
+
 _SIZED: Final = 2
 """The wire type of strings and messages."""
+
+
+_write_sent = None if extension is None else extension.grpc_sent
 
 
 def varint(number: int) -> bytes:
@@ -37,7 +42,14 @@ class SendAnswers:
     """
 
     def __init__(self, ok: bytes) -> None:
+        self._ok = ok
         self._status = sized(1, ok)
+
+    def encode_one(self, message_id: str, offset: int) -> bytes:
+        """`encode` of one usual message."""
+        if _write_sent is not None:
+            return _write_sent(self._ok, message_id, offset)
+        return self.encode([message_id], offset, message_id, "")
 
     def encode(
         self, message_ids: list[str], offset: int, transaction_id: str, recall_handle: str

@@ -24,12 +24,13 @@ from ..remoting.connection import CROWDED_FIRST_FRAME_S, LAST_ANSWERS_S, reader_
 from ..remoting.hosts import host_of
 from ..remoting.server import RemotingServer
 from ..remoting.transport import SocketTransport, StreamTransport
-from .client import CLIENT_ID, CLIENT_ID_MAX, Client
+from .client import CLIENT_ID, CLIENT_ID_MAX, Client, ClientKey, KnownClients
 from .exchange import Exchange, Method
-from .link import Link
+from .link import LinkOwner, Served
 from .refused import Refused
 from .renewals import CHECK_INTERVAL_S
 from .service import Service
+from .signing import read_authorization
 
 logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
@@ -52,12 +53,13 @@ class GrpcConnection:
       server: whose connection it is, and of which its clients' links are connections.
       address: counted together with the other connections of its address.
       service: what the methods share.
+      known: the clients of all connections.
       methods: by path.
-      broker_asks: serves a request of the broker to a client.
+      broker_asks: serves a request of a broker to a client.
 
     Attributes:
       channel: of the HTTP/2 bytes.
-      clients: by id.
+      clients: by what they are known by.
     """
 
     def __init__(
@@ -68,11 +70,12 @@ class GrpcConnection:
         address: PeerAddress,
         *,
         service: Service,
+        known: KnownClients,
         methods: dict[str, Method],
         broker_asks: Callable[..., None],
     ) -> None:
         self.channel = Channel(transport, server.turn, server.memory, policy=server.limits.policy)
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[ClientKey, Client] = {}
         self.channel.on_backlog = self._start_writer
         self.channel.on_attention = self._wake
         self._transport = transport
@@ -82,10 +85,11 @@ class GrpcConnection:
         self._limits = server.limits
         self._address = address
         self._service = service
+        self._known = known
         self._methods = methods
         self._broker_asks = broker_asks
         self._exchanges: dict[Call, Exchange] = {}
-        self._asking: dict[Link, None] = {}
+        self._asking: dict[Served, None] = {}
         self._is_dirty = False
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
@@ -132,18 +136,23 @@ class GrpcConnection:
         for exchange in list(self._exchanges.values()):
             self._cancelled(exchange)
         for client in list(self.clients.values()):
+            self._end_client(client, "its gRPC connection ended")
+
+    @staticmethod
+    def _end_client(client: Client, reason: str) -> None:
+        if client.is_last:
             client.renewals.clear()
-            client.link.close("its gRPC connection ended")
+        client.links.close(reason)
 
     def _look_at_clients(self, now_s: float) -> None:
         """Lengthen invisible times that are nearly over, and forget clients that are gone."""
         renewing: list[Client] = []
         for client in list(self.clients.values()):
-            if client.has_called or client.telemetry is not None:
+            if client.has_called or self._has_stream(client):
                 client.has_called, client.called_at_s = False, now_s
             elif now_s - client.called_at_s > self._limits.idle_s:
-                client.renewals.clear()
-                client.link.close(f"its client has not called for {self._limits.idle_s:g} s")
+                reason = f"its client has not called for {self._limits.idle_s:g} s"
+                self._end_client(client, reason)
                 continue
             if len(client.renewals):
                 renewing.append(client)
@@ -151,7 +160,7 @@ class GrpcConnection:
             with self._turn:
                 for client in renewing:
                     client.renewals.renew(self._service.now_ms())
-                self._serve_links()
+                self.serve_asked()
 
     def _fail(self, error: Exception) -> None:
         _failures.note("serving a gRPC connection", _LOST, error)
@@ -205,21 +214,26 @@ class GrpcConnection:
             self._has_received = True
             self.channel.heard += 1
             for event in self._session.receive(data):
-                match event:
-                    case Asked(call, message):
-                        self._ask(call, message)
-                    case Cancelled(call) if call in self._exchanges:
-                        self._cancelled(self._exchanges[call])
-                    case HalfClosed(call) if call in self._exchanges:
-                        self._exchanges[call].finish()
-            self._serve_links()
+                if isinstance(event, Asked):
+                    self._ask(event.call, event.message)
+                    continue
+                exchange = self._exchanges.get(event.call)
+                if exchange is None:
+                    if isinstance(event, HalfClosed):  # it sent nothing
+                        self._session.finish(event.call)
+                    continue
+                if isinstance(event, Cancelled):
+                    self._cancelled(exchange)
+                else:
+                    exchange.finish()
+            self.serve_asked()
             self._mark()
         except MemoryError:
             self.channel.run_out_of_memory("what it sent")
         except Exception as error:  # noqa: BLE001 - our bug: other connections are served
             self._fail(error)
 
-    def _serve_links(self) -> None:
+    def serve_asked(self) -> None:
         """Have the broker serve what was asked in this turn."""
         while self._asking:
             asking, self._asking = self._asking, {}
@@ -241,14 +255,18 @@ class GrpcConnection:
         exchange.serve(message)
 
     def _cancelled(self, exchange: Exchange) -> None:
+        exchange.call.is_answered = True  # also where the connection was lost
         self._exchanges.pop(exchange.call, None)
         on_cancelled, exchange.on_cancelled = exchange.on_cancelled, None
         if on_cancelled is not None:
             on_cancelled()
 
     def _client_of(self, call: Call) -> Client:
-        client_id = call.metadata.get(CLIENT_ID, "")
-        client = self.clients.get(client_id)
+        client_id = call.headers.get(CLIENT_ID, b"").decode("utf-8", "replace")
+        account = ""
+        if self._service.backend.has_accounts:
+            account = read_authorization(call.metadata.get("authorization", "")).access_key
+        client = self.clients.get((client_id, account))
         if client is not None:
             client.has_called = True
             return client
@@ -261,31 +279,45 @@ class GrpcConnection:
             text = f"{CLIENTS_MAX} clients share this connection, which is the limit: open another"
             raise Refused(Code.TOO_MANY_REQUESTS, text)
         host = host_of(self.channel.remote_address)
-        client = Client(client_id, call.metadata.get("x-mq-language", ""), host)
-        client.link = Link(
-            lambda transport: self._server.loop_connection(transport, self._address),
-            self._turn,
-            self.channel.remote_address,
-            self.channel.local_address,
-            on_request=partial(self._broker_asks, client),
-            on_asked=self._note_asking,
-            on_closed=partial(self._forget, client),
+        client = Client(client_id, call.metadata.get("x-mq-language", ""), host, account)
+        client.server_address = self.channel.local_address
+        client.serve = self.serve_asked
+        client.links = self._service.backend.links(
+            LinkOwner(
+                client_id,
+                self._server,
+                self.channel,
+                self._address,
+                start_soon=self._nursery.start_soon,
+                registration=lambda: client.registration and client.registration(),
+                on_request=partial(self._broker_asks, client),
+                on_asked=self.serve_later,
+                on_closed=partial(self._forget, client),
+            )
         )
-        self.clients[client_id] = client
-        # Not as one of the server's: its limits are this connection's.
-        self._nursery.start_soon(client.link.connection.run)
+        self.clients[client.key] = client
+        self._known.add(client)
         return client
 
-    def _note_asking(self, link: Link) -> None:
-        self._asking[link] = None
+    def serve_later(self, served: Served) -> None:
+        """Have something served after the calls that came together."""
+        self._asking[served] = None
 
     def _forget(self, client: Client) -> None:
-        """The link of a client has ended."""
-        if self.clients.get(client.id) is client:
-            del self.clients[client.id]
-        telemetry, client.telemetry = client.telemetry, None
-        if telemetry is not None:
+        """The links of a client have ended."""
+        if self.clients.get(client.key) is client:
+            del self.clients[client.key]
+        self._known.remove(client)
+        telemetry = client.telemetry
+        if telemetry is not None and self._has_stream(client):
+            client.known.telemetry = None
             telemetry.finish(GrpcStatus.UNAVAILABLE, "the connection to the broker has ended")
+
+    @staticmethod
+    def _has_stream(client: Client) -> bool:
+        """Whether the stream for commands to a client is on its connection here."""
+        telemetry = client.telemetry
+        return isinstance(telemetry, Exchange) and telemetry.client is client
 
     # ---- what goes out -------------------------------------------------------------------
 
@@ -306,7 +338,7 @@ class GrpcConnection:
 
     def _ended(self, exchange: Exchange) -> None:
         if exchange.client.telemetry is exchange:
-            exchange.client.telemetry = None
+            exchange.client.known.telemetry = None
         self._exchanges.pop(exchange.call, None)
         self._mark()
 
@@ -314,7 +346,7 @@ class GrpcConnection:
         """Have what was answered sent at the end of the turn; outside of one, now."""
         if not self._is_dirty and not self.channel.closed:
             self._is_dirty = True
-            self._turn.dirty.append(self)
+            self._turn.outer.append(self)
             if not self._turn.active:
                 self._turn.flush()
 

@@ -6,23 +6,33 @@ Source: SendMessageActivity.java and GrpcConverter.java of proxy/grpc/v2, Rocket
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any, Final
 
 from ..common import message_properties as names
 from ..grpc_protocol.enums import Code, DigestType, Encoding, MessageType
+from ..grpc_protocol.fields import (
+    BORN_HOST,
+    LITE_TOPIC,
+    TRACE_CONTEXT,
+    milliseconds,
+    set_resource,
+    set_time,
+)
 from ..grpc_protocol.schema import Messages
+from ..native import extension
 from ..remoting.compression import decompress
+from ..remoting.errors import MissingPackageError, RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.sys_flag import COMPRESSED, TRANSACTION_PREPARED_TYPE
 from .refused import Refused
-from .rules import Rules, has_control_character, milliseconds
-
-TRACE_CONTEXT: Final = "TRACE_CONTEXT"
-BORN_HOST: Final = "__BORNHOST"
-LITE_TOPIC: Final = "__LITE_TOPIC"
-
-RESERVED_PROPERTIES: Final = names.SYSTEM_PROPERTIES | {TRACE_CONTEXT, BORN_HOST, LITE_TOPIC}
-"""Names that are no user property's."""
+from .rules import (
+    HIDDEN_NAMES,
+    HIDDEN_PROPERTIES,
+    RESERVED_PROPERTIES,
+    Rules,
+    has_control_character,
+)
 
 _DELAYS: Final = frozenset(
     {
@@ -45,13 +55,13 @@ def type_of(system: Any) -> MessageType:
     """
     if system.message_type == MessageType.TRANSACTION:
         return MessageType.TRANSACTION
-    if system.HasField("lite_topic"):
-        return MessageType.LITE
-    if system.HasField("priority"):
-        return MessageType.PRIORITY
     if system.HasField("delivery_timestamp"):
         return MessageType.DELAY
-    return MessageType.FIFO if system.message_group else MessageType.NORMAL
+    if system.message_group:
+        return MessageType.FIFO
+    if system.HasField("priority"):
+        return MessageType.PRIORITY
+    return MessageType.LITE if system.lite_topic else MessageType.NORMAL
 
 
 def sys_flag_of(system: Any) -> int:
@@ -73,13 +83,21 @@ def send_properties(
       now_ms: the time of day, ms since 1970.
     Raises: Refused: a field has a value that the proxy refuses.
     """
-    properties = _user_properties(message.user_properties, rules)
+    properties, size = _user_properties(message.user_properties, rules)
     if system.tag:
         properties[names.PROPERTY_TAGS] = _checked_tag(system.tag)
+        size += len(system.tag.encode())
     if system.keys:
-        properties[names.PROPERTY_KEYS] = names.KEY_SEPARATOR.join(map(_checked_key, system.keys))
+        keys = names.KEY_SEPARATOR.join(map(_checked_key, system.keys))
+        properties[names.PROPERTY_KEYS] = keys
+        size += len(keys.encode())
+    if size > rules.max_user_property_size:
+        text = (
+            f"the total size of user property is too large, max is {rules.max_user_property_size}"
+        )
+        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
     if not system.message_id.strip():
-        raise Refused(Code.ILLEGAL_MESSAGE_ID, "message id cannot be blank")
+        raise Refused(Code.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
     properties[names.PROPERTY_UNIQUE_KEY] = system.message_id
     if system.message_type == MessageType.TRANSACTION:
         properties |= _transaction(system, rules)
@@ -102,6 +120,8 @@ def send_properties(
         if system.priority < 0:
             raise Refused(Code.BAD_REQUEST, "the priority must be greater than or equal to 0")
         properties[names.PROPERTY_PRIORITY] = str(system.priority)
+    if system.lite_topic:
+        properties[LITE_TOPIC] = _checked_lite_topic(system.lite_topic, rules)
     if system.trace_context:
         properties[TRACE_CONTEXT] = system.trace_context
     if system.born_host:
@@ -109,7 +129,8 @@ def send_properties(
     return properties
 
 
-def _user_properties(given: Any, rules: Rules) -> dict[str, str]:
+def _user_properties(given: Any, rules: Rules) -> tuple[dict[str, str], int]:
+    """The user's properties, and their bytes."""
     if len(given) > rules.user_property_max_num:
         text = f"too many user properties, max is {rules.user_property_max_num}"
         raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
@@ -127,12 +148,7 @@ def _user_properties(given: Any, rules: Rules) -> dict[str, str]:
             raise Refused(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, text)
         size += len(name.encode()) + len(value.encode())
         properties[name] = value
-    if size > rules.max_user_property_size:
-        text = (
-            f"the total size of user property is too large, max is {rules.max_user_property_size}"
-        )
-        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
-    return properties
+    return properties, size
 
 
 def _checked_tag(tag: str) -> str:
@@ -148,7 +164,7 @@ def _checked_tag(tag: str) -> str:
 
 
 def _checked_key(key: str) -> str:
-    if not key.strip():
+    if key and not key.strip():
         text = "key cannot be the char sequence of whitespace"
         raise Refused(Code.ILLEGAL_MESSAGE_KEY, text)
     if has_control_character(key):
@@ -168,22 +184,36 @@ def _checked_message_group(group: str, rules: Rules) -> str:
     raise Refused(Code.ILLEGAL_MESSAGE_GROUP, text)
 
 
+_NO_LITE_TOPIC: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def _checked_lite_topic(lite_topic: str, rules: Rules) -> str:
+    """Source: GrpcValidator.validateLiteTopic."""
+    if not lite_topic.strip():
+        text = "lite topic cannot be the char sequence of whitespace"
+    elif len(lite_topic.encode()) > rules.max_lite_topic_size:
+        text = f"lite topic exceed the max size {rules.max_lite_topic_size}"
+    elif _NO_LITE_TOPIC.search(lite_topic):
+        text = "lite topic can only contain alphanumeric characters, hyphens(-), and underscores(_)"
+    else:
+        return lite_topic
+    raise Refused(Code.ILLEGAL_LITE_TOPIC, text)
+
+
 def _transaction(system: Any, rules: Rules) -> dict[str, str]:
     properties = {names.PROPERTY_TRANSACTION_PREPARED: "true"}
     if system.HasField("orphaned_transaction_recovery_duration"):
         seconds = system.orphaned_transaction_recovery_duration.seconds
         if seconds > rules.max_transaction_recovery_second:
-            text = f"the max transaction recovery time is {rules.max_transaction_recovery_second}s"
+            most_s = rules.max_transaction_recovery_second
+            text = f"the max transaction recovery time of message is too large, max is {most_s}"
             raise Refused(Code.BAD_REQUEST, text)
         properties[names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS] = str(seconds)
     return properties
 
 
 def readable_body(record: MessageExt) -> tuple[bytes, Encoding]:
-    """The body of a record, in an encoding that every gRPC client reads.
-
-    Raises: RemoteProtocolError: the body is damaged. MissingPackageError: it is compressed in a way
-      that needs a package.
+    """The body of a record, in an encoding that every gRPC client reads, if there is a way.
 
     Clients know gzip, some zlib, none LZ4 and Zstandard, though all are labelled GZIP by Apache's
     proxy in local mode.
@@ -192,33 +222,37 @@ def readable_body(record: MessageExt) -> tuple[bytes, Encoding]:
         return record.body, Encoding.IDENTITY
     if record.body.startswith(_GZIP):
         return record.body, Encoding.GZIP
-    return decompress(record.body, record.sys_flag), Encoding.IDENTITY
+    try:
+        return decompress(record.body, record.sys_flag), Encoding.IDENTITY
+    except (RemoteProtocolError, MissingPackageError):
+        # As it was stored: an error would also hold up the messages beside it, again and again.
+        return record.body, Encoding.GZIP
 
 
-def received_message(
-    messages: Messages, record: MessageExt, topic: str, *, attempt: int, invisible_ms: int
-) -> Any:
+def message_id_of(record: MessageExt) -> str:
+    """The id of a record to its consumers."""
+    return record.unique_key or record.offset_message_id
+
+
+def received_message(messages: Messages, record: MessageExt, topic: str, *, attempt: int) -> Any:
     """A record as clients receive it.
 
     Args:
       record: not decompressed.
       topic: as it was asked for.
       attempt: which delivery this is, from 1 on.
-      invisible_ms: how long the message is the client's; 0: it was not popped.
     Returns: a message Message, without its receipt handle.
-    Raises: see `readable_body`.
     """
     body, encoding = readable_body(record)
     properties = record.properties
     message = messages.Message(body=body)
     set_resource(message.topic, topic)
     for name, value in properties.items():
-        if name not in RESERVED_PROPERTIES:
+        if name not in HIDDEN_PROPERTIES:
             message.user_properties[name] = value
     system = message.system_properties
-    system.message_id = record.unique_key or record.offset_message_id
-    digest = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
-    system.body_digest.type, system.body_digest.checksum = DigestType.MD5, digest
+    system.message_id = message_id_of(record)
+    system.body_digest.type, system.body_digest.checksum = DigestType.MD5, _digest(body)
     system.body_encoding = encoding
     system.message_type = _type_of_record(properties)
     set_time(system.born_timestamp, record.born_timestamp_ms)
@@ -227,10 +261,72 @@ def received_message(
     system.store_host = record.store_host_text
     system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
     system.delivery_attempt = attempt
-    if invisible_ms:
-        set_time(system.invisible_duration, invisible_ms)
     _set_optional(system, properties)
     return message
+
+
+_write_message = None if extension is None else extension.grpc_message
+
+_SPECIAL: Final = frozenset(
+    name.encode()
+    for name in (
+        *_DELAYS,
+        names.PROPERTY_TRANSACTION_PREPARED,
+        names.PROPERTY_PRIORITY,
+        names.PROPERTY_DLQ_ORIGIN_TOPIC,
+        names.PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+        LITE_TOPIC,
+    )
+)
+"""Properties of messages that the C extension does not write."""
+
+WRITTEN_NAMES: Final = (HIDDEN_NAMES, _SPECIAL)
+
+
+class ReceivedMessages:
+    """Encodes the messages of one receive.
+
+    Args:
+      messages: the classes of messages.
+      topic: as it was asked for.
+    """
+
+    def __init__(self, messages: Messages, topic: str) -> None:
+        self._messages = messages
+        self._topic = topic
+        resource = messages.Resource()
+        set_resource(resource, topic)
+        self._resource: bytes = resource.SerializeToString()
+
+    def encode(self, record: MessageExt, handle: str) -> bytes:
+        """A record as a ReceiveMessageResponse."""
+        attempt = record.reconsume_times + 1
+        if _write_message is not None and not record.sys_flag & COMPRESSED and handle.isascii():
+            written = _write_message(
+                WRITTEN_NAMES,
+                self._resource,
+                record.body,
+                record.properties_bytes,
+                record.queue_id,
+                record.born_timestamp_ms,
+                record.born_host,
+                record.store_timestamp_ms,
+                record.store_host,
+                _digest(record.body),
+                handle,
+                record.queue_offset,
+                attempt,
+            )
+            if written is not None:
+                return written
+        message = received_message(self._messages, record, self._topic, attempt=attempt)
+        message.system_properties.receipt_handle = handle
+        encoded: bytes = self._messages.ReceiveMessageResponse(message=message).SerializeToString()
+        return encoded
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
 
 
 def _set_optional(system: Any, properties: dict[str, str]) -> None:
@@ -271,20 +367,3 @@ def _type_of_record(properties: dict[str, str]) -> MessageType:
     if names.PROPERTY_PRIORITY in properties:
         return MessageType.PRIORITY
     return MessageType.LITE if LITE_TOPIC in properties else MessageType.NORMAL
-
-
-def set_time(time: Any, milliseconds_: int) -> None:
-    """Set a Timestamp or a Duration; its own method checks a range, and takes far longer."""
-    seconds, rest = divmod(milliseconds_, 1000)
-    time.seconds = seconds
-    if rest:
-        time.nanos = rest * 1_000_000
-
-
-def set_resource(resource: Any, name: str) -> None:
-    """Set a message Resource to a name as brokers know it; see `rules.full_name`."""
-    namespace, separator, rest = name.partition("%")
-    if separator and namespace and rest:
-        resource.resource_namespace, resource.name = namespace, rest
-    else:
-        resource.name = name

@@ -8,6 +8,7 @@ from typing import Final
 from ..grpc_protocol.enums import Code
 from ..remoting.codec import RemotingCommand
 from ..remoting.response_codes import ResponseCode
+from .link import NoAnswer, Why
 
 
 class Refused(Exception):
@@ -35,7 +36,17 @@ _CODES: Final[Mapping[int, Code]] = {
 """Source: proxy/grpc/v2/common/ResponseBuilder.java of 5.5.0; the last one is ours."""
 
 
+_UNANSWERED: Final[Mapping[Why, Code]] = {
+    Why.ENDED: Code.TOO_MANY_REQUESTS,
+    Why.UNREACHABLE: Code.INTERNAL_SERVER_ERROR,
+    Why.LOST: Code.INTERNAL_SERVER_ERROR,
+    Why.LATE: Code.PROXY_TIMEOUT,
+}
+
+
 def refusal_of(answer: RemotingCommand) -> Refused:
     """What the answer of a broker, which is no success, says to a gRPC client."""
+    if isinstance(answer, NoAnswer):
+        return Refused(_UNANSWERED[answer.why], answer.remark or answer.why.value)
     code = _CODES.get(answer.code, Code.INTERNAL_SERVER_ERROR)
     return Refused(code, answer.remark or f"the broker answered with code {answer.code}")

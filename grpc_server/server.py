@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ..grpc_protocol.engine import Engine
+from ..grpc_protocol.engines import new_engine
 from ..grpc_protocol.schema import CLIENT_STREAMS, METHODS, PACKAGE, SERVICE, Messages
 from ..grpc_protocol.session import GrpcSession
 from ..remoting.address_limits import PeerAddress
 from ..remoting.server import RemotingServer
 from ..remoting.transport import SocketTransport, StreamTransport
+from .client import KnownClients
 from .connection import GrpcConnection
-from .exchange import Function, Method, Refuse, refuse_unary
+from .exchange import FromBytes, Function, Method, Refuse, refuse_unary, unserved
 from .methods import clients, introspection, receiving, routes, sending, transactions
 from .service import Service
 
@@ -31,7 +32,13 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "ForwardMessageToDeadLetterQueue": receiving.forward_to_dead_letter_queue,
 }
 """The methods that are served. PullMessage, UpdateOffset, GetOffset and QueryOffset are not, as
-with Apache's proxy; nor is SyncLiteSubscription."""
+with Apache's proxy; nor is SyncLiteSubscription. They are refused by their names."""
+
+FROM_BYTES: Final[dict[str, FromBytes]] = {
+    "SendMessage": sending.send_usual,
+    "AckMessage": receiving.ack_usual,
+}
+"""The methods whose usual requests are served without being decoded by protobuf."""
 
 REFUSALS: Final[dict[str, Refuse]] = {
     "Telemetry": clients.refuse_telemetry,
@@ -47,25 +54,19 @@ STREAMS: Final = frozenset(PREFIX + name for name in CLIENT_STREAMS) | introspec
 def methods_of(messages: Messages) -> dict[str, Method]:
     """The table of methods, by path."""
     table: dict[str, Method] = {}
-    for name, function in FUNCTIONS.items():
-        request, answer = (getattr(messages, each) for each in METHODS[name])
+    for name, types in METHODS.items():
+        request, answer = (getattr(messages, each) for each in types)
         refuse = REFUSALS.get(name, refuse_unary)
-        table[PREFIX + name] = Method(function, refuse, request, answer)
+        function = FUNCTIONS.get(name)
+        table[PREFIX + name] = Method(
+            unserved if function is None else function,
+            refuse,
+            request,
+            answer,
+            needs_client=function is not None,
+            from_bytes=FROM_BYTES.get(name),
+        )
     return table | introspection.methods(messages)
-
-
-def new_engine() -> Engine:
-    """The engine of a new connection: by libnghttp2, or in pure Python where that is missing.
-
-    Raises: ImportError: neither is installed.
-    """
-    try:
-        from ..grpc_protocol.engine_ngh2 import Ngh2Engine
-    except ImportError:
-        from ..grpc_protocol.engine_h2 import H2Engine
-
-        return H2Engine()
-    return Ngh2Engine()
 
 
 class GrpcServer:
@@ -77,6 +78,7 @@ class GrpcServer:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._known = KnownClients()
         self._methods = methods_of(service.messages)
         self._broker_asks = partial(transactions.broker_asks, service)
 
@@ -94,6 +96,7 @@ class GrpcServer:
             server,
             address,
             service=self._service,
+            known=self._known,
             methods=self._methods,
             broker_asks=self._broker_asks,
         )

@@ -1,18 +1,21 @@
-"""Service: what the methods share: the messages' classes, the limits, the broker's tables."""
+"""Service: what the methods share: the messages' classes, the limits, the brokers behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ..common.clock import WallTimeMs
 from ..grpc_protocol.enums import Code
 from ..grpc_protocol.schema import Messages
 from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from ..remoting.channel import Channel
+from ..remoting.mq_version import mq_version
+from ..remoting.send_template import SendTemplate
+from ..remoting.signature import Credentials
 from .answers import SendAnswers
+from .link import LinkOwner, Links
 from .rules import Rules
 
 
@@ -30,17 +33,52 @@ class Right(NamedTuple):
     subscribes: bool = False
 
 
-class Directory(Protocol):
-    """The topics and groups of the broker."""
+class OnBroker(NamedTuple):
+    """A topic on one broker.
 
-    def topic(self, name: str) -> TopicConfig | None:
-        """A topic's settings; None: there is none."""
+    Attributes:
+      broker: its name.
+      config: its settings there. The permission to write is left out where there is no master.
+    """
+
+    broker: str
+    config: TopicConfig
+
+
+class Awaited(Exception):
+    """Raised by a look-up that has to ask first. What needs it is called again when that is done,
+    so it must not have done anything yet.
+
+    Args:
+      when_done: calls a function once, in a turn, when the answer is there or will not come; the
+        look-up does not raise this then.
+    """
+
+    def __init__(self, when_done: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__()
+        self.when_done = when_done
+
+
+class Backend(Protocol):
+    """What is behind the service: one broker, in the same process, or those of a cluster.
+
+    A look-up of a cluster may raise Awaited, or Refused if nothing answers.
+    """
+
+    def topic(self, name: str) -> Sequence[OnBroker]:
+        """A topic on its brokers, sorted by their names; empty: there is none."""
 
     def group(self, name: str) -> SubscriptionGroupConfig | None:
         """A group's settings; None: there is none."""
 
-    def withdraw(self, channel: Channel, opaque: int) -> bool:
-        """Forget a pop that its client has given up; whether it waited. It is not answered then."""
+    def brokers(self, topics: Collection[str]) -> Collection[str]:
+        """The brokers of all these topics."""
+
+    def avoids(self, broker: str) -> bool:
+        """Whether a broker did not answer lately, so that sends go to others if there are some."""
+
+    def links(self, owner: LinkOwner) -> Links:
+        """Connect a client to its brokers."""
 
     @property
     def has_accounts(self) -> bool:
@@ -53,33 +91,62 @@ class Directory(Protocol):
         """Why an account, whose client has this address, does not have a right; None: it has."""
 
 
+VERSION: Final = mq_version(5, 0, 0)
+"""The version of each gRPC client, to the broker. Source: ClientActivity.java of 5.5.0."""
+
+TEMPLATES_MAX: Final = 1_024
+"""Topics, languages and accounts whose sends have a template, each of some KB."""
+
+
+class SendTemplates:
+    """The templates of sends, by what all sends of some clients to a topic share."""
+
+    def __init__(self) -> None:
+        self._templates: dict[tuple[str, int, Credentials | None], SendTemplate] = {}
+
+    def of(self, topic: str, language: int, credentials: Credentials | None) -> SendTemplate:
+        """The template of sends to a topic, signed by an account if one is given."""
+        key = (topic, language, credentials)
+        template = self._templates.get(key)
+        if template is None:
+            template = SendTemplate(
+                topic, topic, credentials=credentials, language=language, version=VERSION
+            )
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            self._templates[key] = template
+        return template
+
+
 @dataclass(slots=True)
 class Service:
     """What all calls share.
 
     Attributes:
-      directory: the topics, groups and accounts.
-      broker_name: as routes and transaction ids have it.
+      backend: the brokers.
       now_ms: the time of day.
       messages: the classes of messages.
       rules: the limits.
       numbers: for queues by turns, and nonces.
-      ok: the message Status of success.
+      ok, ok_encoded: the message Status of success.
       send_answers: writes answers to sends.
+      send_templates: encode sends to the broker.
     """
 
-    directory: Directory
-    broker_name: str
+    backend: Backend
     now_ms: Callable[[], WallTimeMs]
     messages: Messages = field(default_factory=Messages)
     rules: Rules = field(default_factory=Rules)
     numbers: count[int] = field(default_factory=count)
     ok: Any = field(init=False)
+    ok_encoded: bytes = field(init=False)
     send_answers: SendAnswers = field(init=False)
+    send_templates: SendTemplates = field(default_factory=SendTemplates)
 
     def __post_init__(self) -> None:
         self.ok = self.messages.Status(code=Code.OK, message=Code.OK.name)
-        self.send_answers = SendAnswers(self.ok.SerializeToString())
+        self.ok_encoded = self.ok.SerializeToString()
+        self.send_answers = SendAnswers(self.ok_encoded)
 
     def status(self, code: Code = Code.OK, text: str = "") -> Any:
         """A message Status; its text is the code's name if there is no other.

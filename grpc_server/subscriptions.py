@@ -25,7 +25,7 @@ def subscription_of(topic: str, expression: Any, version: int = 0) -> Subscripti
     text = expression.expression
     if expression.type == FilterType.SQL:
         if not text.strip():
-            raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
+            raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, "Expression can't be null! SQL92")
         return SubscriptionData(
             topic=topic, sub_string=text, expression_type=SQL92, sub_version=version
         )

@@ -237,13 +237,75 @@ class Extension(Protocol):
         self, start: bytes, prefix: bytes, born_ms: int, opaque: int, properties: bytes,
         body: bytes, /,
     ) -> bytes | None:  # fmt: skip
-        """The frame of an unsigned send. Pure: `send_header.SendTemplate.encode`.
+        """The frame of an unsigned send. Pure: `send_template.SendTemplate.encode`.
 
         Args:
           start: all before the fields; lengths and opaque are filled in.
           prefix: the encoded fields before time and properties.
 
         Returns: None: not for me.
+        """
+
+    def grpc_send(
+        self, request: bytes, limits: tuple[frozenset[bytes], int, int, int], /
+    ) -> tuple[str, int, int, str, str | None, bytes, bytes, int] | None:
+        """Read a SendMessageRequest of one usual message. Pure: `sending.send_message`.
+
+        Args:
+          limits: see `rules.SendLimits`.
+
+        Returns: topic, type, system flag, message id, message group, properties, body, the time of
+          its birth in ms or 0; None: not for me.
+        """
+
+    def grpc_sent(self, status: bytes, message_id: str, offset: int, /) -> bytes:
+        """The answer to a stored message. Pure: `answers.SendAnswers.encode`.
+
+        Args:
+          status: an encoded Status.
+          offset: its queue offset.
+        """
+
+    def grpc_message(
+        self,
+        names: tuple[frozenset[bytes], frozenset[bytes]],
+        topic: bytes,
+        body: bytes,
+        properties: bytes,
+        queue_id: int,
+        born_ms: int,
+        born_host: bytes,
+        store_ms: int,
+        store_host: bytes,
+        digest: str,
+        handle: str,
+        queue_offset: int,
+        attempt: int,
+        /,
+    ) -> bytes | None:
+        """A record as an encoded ReceiveMessageResponse. Pure: `messages.received_message`.
+
+        Args:
+          names: of reserved properties, and of those whose messages are not for me.
+          topic: an encoded Resource.
+          digest: MD5 of the body.
+
+        Returns: None: not for me.
+        """
+
+    def grpc_ack(
+        self, request: bytes, /
+    ) -> tuple[str, str, str, str, tuple[int, int, int, int, int, str, int, int, int]] | None:
+        """Read an AckMessageRequest of one entry. Pure: `receiving.ack_message`.
+
+        Returns: group, topic, message id, handle, and the fields of the handle; None: not for me.
+        """
+
+    def grpc_acked(self, status: bytes, message_id: str, handle: str, /) -> bytes:
+        """The answer to the acknowledgement of one message. Pure: protobuf.
+
+        Args:
+          status: an encoded Status, for the whole and the entry.
         """
 
     def take_pulls(

@@ -1,6 +1,6 @@
 /* The frame of a producer's send.
 
-   Pure Python: `SendTemplate.encode` of client/core/send_header.py. */
+   Pure Python: `SendTemplate.encode` of remoting/send_template.py. */
 #include "native.h"
 
 #define START_SIZE (FRAME_START_SIZE + HEADER_SIZE)

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 from ..checks.misuse import explained, knows_elsewhere
 from ..checks.other_names import ADMIN
 from ..connection.client import Client
+from ..connection.grpc import refuse_by
 from ..connection.options import ClientOptions
 from ..sending.producer import own_client
 from ..tasks.task_host import Openable
@@ -21,6 +22,7 @@ from .accounts import AccountVerbs
 from .asking import Brokers
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
+from .controllers import ControllerVerbs
 from .counters import CounterVerbs
 from .filters import FilterVerbs
 from .groups import GroupVerbs
@@ -32,6 +34,7 @@ from .progress import ProgressVerbs
 from .static_topics import StaticTopicVerbs
 from .topics import TopicVerbs
 from .traces import TraceVerbs
+from .transactions import TransactionVerbs
 from .upkeep import UpkeepVerbs
 
 P = ParamSpec("P")
@@ -77,6 +80,9 @@ class Admin(Openable):
     def __init__(self, client: str | Client, **options: Unpack[ClientOptions]) -> None:
         self._is_own_client = isinstance(client, str)
         self._client = own_client(client, options, type(self).__name__)
+        refuse_by(
+            self._client.grpc, "an Admin", "give the address of a name server, rocketmq://host:port"
+        )
         self._stack = AsyncExitStack()
         brokers = Brokers(self._client)
         topics = TopicVerbs(brokers)
@@ -91,11 +97,13 @@ class Admin(Openable):
             *(topics, groups, clients, offsets, messages, broker_verbs, counters),
             ProgressVerbs(brokers, clients, groups, offsets, counters),
             UpkeepVerbs(brokers, topics),
+            TransactionVerbs(brokers),
             NameServerVerbs(brokers),
-            PopVerbs(brokers),
+            PopVerbs(brokers, counters),
             TraceVerbs(messages),
             FilterVerbs(brokers),
             AccountVerbs(brokers),
+            ControllerVerbs(brokers),
         )
         self._parts: Final = {type(part).__name__: part for part in parts}
 
@@ -156,6 +164,7 @@ class Admin(Openable):
     # Clients
 
     clients: Final = forwarded(ClientVerbs.clients)
+    members: Final = forwarded(ClientVerbs.members)
     producers: Final = forwarded(ClientVerbs.producers)
     running_info: Final = forwarded(ClientVerbs.running_info)
     consume_directly: Final = forwarded(ClientVerbs.consume_directly)
@@ -165,6 +174,7 @@ class Admin(Openable):
 
     offsets: Final = forwarded(OffsetVerbs.offsets)
     lag: Final = forwarded(OffsetVerbs.lag)
+    committed_offset: Final = forwarded(OffsetVerbs.committed_offset)
     reset_offset: Final = forwarded(OffsetVerbs.reset_offset)
     consume_spans: Final = forwarded(ProgressVerbs.consume_spans)
     clone_offsets: Final = forwarded(ProgressVerbs.clone_offsets)
@@ -174,17 +184,23 @@ class Admin(Openable):
     # Pops
 
     popped: Final = forwarded(PopVerbs.popped)
+    popped_by: Final = forwarded(PopVerbs.popped_by)
     request_modes: Final = forwarded(PopVerbs.request_modes)
     set_request_mode: Final = forwarded(PopVerbs.set_request_mode)
 
     # Messages
 
     message: Final = forwarded(MessageVerbs.message)
+    is_intact: Final = forwarded(MessageVerbs.is_intact)
     messages_by_key: Final = forwarded(MessageVerbs.messages_by_key)
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
     message_track: Final = forwarded(ProgressVerbs.message_track)
     message_trace: Final = forwarded(TraceVerbs.message_trace)
+
+    # Transactions
+
+    resume_check: Final = forwarded(TransactionVerbs.resume_check)
 
     # Brokers
 
@@ -196,6 +212,7 @@ class Admin(Openable):
     all_broker_stats: Final = forwarded(CounterVerbs.all_broker_stats)
     broker_consume_stats: Final = forwarded(CounterVerbs.broker_consume_stats)
     broker_topics: Final = forwarded(CounterVerbs.broker_topics)
+    broker_groups: Final = forwarded(GroupVerbs.broker_groups)
     counter: Final = forwarded(CounterVerbs.counter)
     ha_status: Final = forwarded(CounterVerbs.ha_status)
     clean_expired_consume_queues: Final = forwarded(UpkeepVerbs.clean_expired_consume_queues)
@@ -212,6 +229,18 @@ class Admin(Openable):
     delete_kv_config: Final = forwarded(UpkeepVerbs.delete_kv_config)
     name_server_config: Final = forwarded(NameServerVerbs.name_server_config)
     update_name_server_config: Final = forwarded(NameServerVerbs.update_name_server_config)
+
+    # Controllers
+
+    controllers: Final = forwarded(ControllerVerbs.controllers)
+    controller_metadata: Final = forwarded(ControllerVerbs.controller_metadata)
+    in_sync_sets: Final = forwarded(ControllerVerbs.in_sync_sets)
+    elect_master: Final = forwarded(ControllerVerbs.elect_master)
+    clean_broker_data: Final = forwarded(ControllerVerbs.clean_broker_data)
+    controller_config: Final = forwarded(ControllerVerbs.controller_config)
+    update_controller_config: Final = forwarded(ControllerVerbs.update_controller_config)
+    broker_epochs: Final = forwarded(ControllerVerbs.broker_epochs)
+    set_epochs: Final = forwarded(ControllerVerbs.set_epochs)
 
     # Class filters
 

@@ -145,6 +145,34 @@ async def ask_all(calls: Mapping[K, Callable[[], Awaitable[T]]]) -> Answers[K, T
     return answers
 
 
+async def first_of(
+    calls: Mapping[K, Callable[[], Awaitable[T]]], is_wanted: Callable[[T], bool]
+) -> tuple[K | None, Answers[K, T]]:
+    """Make calls at the same time until one gives what is wanted; the others are given up then.
+
+    Returns: the first call with a wanted answer, or None, and all answers so far.
+    """
+    found: list[K] = []
+    answers: Answers[K, T] = Answers()
+    limiter = anyio.CapacityLimiter(REQUESTS_MAX)
+
+    async def ask(key: K, call: Callable[[], Awaitable[T]]) -> None:
+        async with limiter:
+            try:
+                value = answers.values[key] = await call()
+            except ClientError as error:
+                answers.errors[key] = error
+                return
+        if is_wanted(value):
+            found.append(key)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for key, call in calls.items():
+            group.start_soon(ask, key, call)
+    return (found[0] if found else None), answers
+
+
 class BrokerAt(NamedTuple):
     """One broker.
 

@@ -5,8 +5,11 @@ Java counterpart: consumerConnection, producerConnection, consumerStatus, consum
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
+
+import anyio
 
 from ...remoting import fastjson
 from ...remoting.bodies import (
@@ -27,7 +30,7 @@ from ...remoting.mq_version import version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..connection.client import reading_answer
-from ..errors import ServerError
+from ..errors import ClientError, ServerError
 from ..messages.message import ReceivedMessage
 from .asking import Answers, Brokers, NotFoundError, brokers_of
 from .results import (
@@ -35,6 +38,7 @@ from .results import (
     ClientInfo,
     DirectlyConsumed,
     GroupClients,
+    GroupMembers,
     QueueState,
     RunningInfo,
     SubscriptionInfo,
@@ -42,6 +46,12 @@ from .results import (
 
 FORWARD_TIMEOUT_S = 12.0
 """Seconds for what a broker hands on to a client, for which it waits 10 s itself."""
+
+CLASS_FILTER: Final = "CLASS"
+"""The type of an expression that is a filter server's class. RocketMQ has a flag beside TAG."""
+
+CLIENTS_AT_ONCE: Final = 8
+"""Members that are asked at one time: a broker forwards each question."""
 
 
 class ClientVerbs:
@@ -61,6 +71,59 @@ class ClientVerbs:
         result = self.group_clients(self._brokers.short(full), answers.values)
         answers.check(f"the clients of group {group}", result)
         return result
+
+    async def members(
+        self, group: str, *, timeout_s: float = FORWARD_TIMEOUT_S, count: int | None = None
+    ) -> GroupMembers:
+        """The members of a consumer group that are connected, with what each says of itself.
+
+        A broker knows one subscription to a topic for the whole group, the latest heartbeat's; each
+        member's own subscription is in its answer here. A broker is asked for the members, and
+        once for each of them.
+
+        Args:
+          timeout_s: for the answers of all members; those that have not answered then are silent.
+          count: of members that are asked; the others are silent, too. None: all.
+
+        Raises: BrokersError: `partial` has the members that the other brokers know. ServerError;
+          ConnectError.
+        """
+        full = self._brokers.full(group)
+        brokers = await self._brokers.find()
+        connections = await self.consumer_connections(full, brokers)
+        clients = self.group_clients(self._brokers.short(full), connections.values)
+        addresses = {each.name: each.address for each in brokers}
+        # All brokers that know a member answered, so each has an address.
+        known = {each.client_id: addresses[each.brokers[0]] or "" for each in clients.clients}
+        asked = dict(list(known.items())[:count])
+        infos = await self._running_infos(full, asked, timeout_s)
+        silent = tuple(sorted(known.keys() - {info.client_id for info in infos}))
+        found = GroupMembers(clients, infos, silent)
+        connections.check(f"the members of group {group}", found)
+        return found
+
+    async def _running_infos(
+        self, full: str, addresses: Mapping[str, str], timeout_s: float
+    ) -> tuple[RunningInfo, ...]:
+        """What members say of themselves, without those that do not answer in time.
+
+        Args:
+          addresses: client id to `host:port` of a broker that the client is connected to.
+        """
+        infos: list[RunningInfo] = []
+        limiter = anyio.CapacityLimiter(CLIENTS_AT_ONCE)
+
+        async def ask(client_id: str, address: str) -> None:
+            async with limiter:
+                with contextlib.suppress(ClientError):
+                    infos.append(await self._running_info_at(address, full, client_id))
+
+        with anyio.move_on_after(timeout_s):
+            async with anyio.create_task_group() as tasks:
+                for client_id, address in addresses.items():
+                    tasks.start_soon(ask, client_id, address)
+        infos.sort(key=lambda info: info.client_id)
+        return tuple(infos)
 
     def group_clients(
         self, group: str, connections: Mapping[str, ConsumerConnection | None]
@@ -101,9 +164,8 @@ class ClientVerbs:
         return await self._brokers.ask(brokers, ask)
 
     def _subscription(self, data: SubscriptionData) -> SubscriptionInfo:
-        return SubscriptionInfo(
-            self._brokers.short(data.topic), data.sub_string, data.expression_type
-        )
+        kind = CLASS_FILTER if data.class_filter_mode else data.expression_type
+        return SubscriptionInfo(self._brokers.short(data.topic), data.sub_string, kind)
 
     async def producers(self, group: str, topic: str | None = None) -> tuple[ClientInfo, ...]:
         """The producers of a group that are connected, sorted by client id.
@@ -148,6 +210,11 @@ class ClientVerbs:
         """
         full = self._brokers.full(group)
         address = await self._broker_of_client(full, client_id)
+        return await self._running_info_at(address, full, client_id, with_stacks=with_stacks)
+
+    async def _running_info_at(
+        self, address: str, full: str, client_id: str, *, with_stacks: bool = False
+    ) -> RunningInfo:
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=full, client_id=client_id, jstack_enable=with_stacks
         )
@@ -158,7 +225,7 @@ class ClientVerbs:
             timeout_s=max(self._client.timeout_s, FORWARD_TIMEOUT_S),
         )
         with reading_answer(address):
-            return self._running_info(client_id, answer)
+            return self._read_running_info(client_id, answer)
 
     async def consume_directly(
         self, group: str, client_id: str, message: ReceivedMessage
@@ -215,7 +282,7 @@ class ClientVerbs:
             f"connected{where}"
         )
 
-    def _running_info(self, client_id: str, answer: RemotingCommand) -> RunningInfo:
+    def _read_running_info(self, client_id: str, answer: RemotingCommand) -> RunningInfo:
         tree = _tree(answer)
         subscriptions = [
             SubscriptionData.from_tree(each) for each in _list(tree.get("subscriptionSet"))

@@ -6,7 +6,7 @@ mqadmin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Final
 
 from ...common.topic_names import retry_topic
@@ -26,6 +26,7 @@ from ...remoting.bodies import (
     TopicList,
     TopicStatsTable,
 )
+from ...remoting.bodies.stats import GROUPS_PER_STEP
 from ...remoting.headers import (
     GetConsumeStatsInBrokerHeader,
     GetTopicStatsInfoRequestHeader,
@@ -53,6 +54,7 @@ from .stats import (
     StatsSnapshot,
     TopicStats,
 )
+from .steps import in_steps
 
 UNITS: Final = 16
 """Units of a consume queue in one look. Source: queryCq of mqadmin has 10."""
@@ -147,12 +149,7 @@ class CounterVerbs:
         """
         at = await self._brokers.one(broker)
         body = await self.consume_stats_list(at.address, is_order=is_order)
-        groups = [
-            self.progress_of(group, tables)
-            for part in body.consume_stats_list
-            for group, tables in part.items()
-            if self._brokers.is_ours(group)
-        ]
+        groups = await in_steps(self._progress_of_all(body))
         groups.sort(key=lambda each: each.group)
         return BrokerConsumeStats(broker, tuple(groups), body.total_diff, body.total_inflight_diff)
 
@@ -162,7 +159,19 @@ class CounterVerbs:
         code = RequestCode.GET_BROKER_CONSUME_STATS
         answer = await self._client.request(address, code, header)
         with reading_answer(address):
-            return ConsumeStatsList.from_body(answer.body)
+            return await in_steps(ConsumeStatsList.from_body_in_steps(answer.body))
+
+    def _progress_of_all(
+        self, body: ConsumeStatsList
+    ) -> Generator[None, None, list[GroupProgress]]:
+        groups: list[GroupProgress] = []
+        for number, part in enumerate(body.consume_stats_list):
+            if number % GROUPS_PER_STEP == 0:
+                yield
+            for group, tables in part.items():
+                if self._brokers.is_ours(group):
+                    groups.append(self.progress_of(group, tables))
+        return groups
 
     def progress_of(self, full: str, tables: Iterable[ConsumeStats]) -> GroupProgress:
         """A group's progress as brokers tell it, without members, retries in it counted."""

@@ -68,12 +68,27 @@ class GroupVerbs:
     async def _group_tables(self) -> Answers[str, dict[str, SubscriptionGroupConfig]]:
         # 352, which asks for one group, is not in 4.x, and with Apache it creates the group.
         async def ask(broker: BrokerInfo, address: str) -> dict[str, SubscriptionGroupConfig]:
-            code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-            answer = await self._client.request(address, code)
-            with reading_answer(address):
-                return SubscriptionGroupWrapper.from_body(answer.body).subscription_group_table
+            return await self._group_table(address)
 
         return await self._brokers.ask(await self._brokers.find(), ask)
+
+    async def _group_table(self, address: str) -> dict[str, SubscriptionGroupConfig]:
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        answer = await self._client.request(address, code)
+        with reading_answer(address):
+            return SubscriptionGroupWrapper.from_body(answer.body).subscription_group_table
+
+    async def broker_groups(self, broker: str) -> list[str]:
+        """Names of the consumer groups that a broker has settings of, sorted; RocketMQ's own too.
+
+        Raises: NotFoundError: no broker is called so. ServerError; ConnectError.
+        """
+        at = await self._brokers.one(broker)
+        return sorted(
+            self._brokers.short(name)
+            for name in await self._group_table(at.address)
+            if self._brokers.is_ours(name) or is_own_group(name)
+        )
 
     async def create_group(
         self, /, name: str, *, cluster: str | None = None, **settings: Any

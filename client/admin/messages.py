@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -21,7 +22,7 @@ from ...remoting.message_id import OffsetId, decode_offset_id
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..connection.client import reading_answer
-from ..core.topics import check_topic, dlq_topic
+from ..core.topics import check_topic, dlq_topic, is_retry_topic
 from ..errors import (
     AccessDeniedError,
     BadAnswerError,
@@ -42,7 +43,7 @@ from .asking import (
     brokers_of,
     queues_of,
 )
-from .looking import PULL_COUNT, first_offset_at, look
+from .looking import PULL_COUNT, decode_readable, first_offset_at, look
 from .results import BrokerInfo
 from .topics import TopicVerbs
 
@@ -50,6 +51,8 @@ COUNT: Final = 64
 """Messages of one look-up. RocketMQ: maxMsgsNumBatch."""
 TIME_MAX: Final[int] = INT64_MAX
 _PORT_MAX: Final = 65_535
+CRC_MASK: Final = 0x7FFF_FFFF
+"""Bits of a CRC32 that records keep. Source: UtilAll.crc32."""
 
 
 class MessageVerbs:
@@ -65,7 +68,8 @@ class MessageVerbs:
 
         A broker's id says where the message is. A producer's is looked up by the brokers' index,
         which has it a moment after the message was stored; of several with one id the first
-        stored one is returned.
+        stored one is returned. A body that cannot be decompressed stays as it is stored, and
+        `sys_flag` says so.
 
         Args:
           topic: of the message; None: all topics are searched for a producer's id.
@@ -84,9 +88,7 @@ class MessageVerbs:
         for each in topics:
             full = self._brokers.full(each)
             try:
-                answers = await self._look_up(
-                    full, message_id, COUNT, 0, TIME_MAX, is_id=True, failed=failed.errors
-                )
+                answers = await self.look_up(full, message_id, is_id=True, failed=failed.errors)
             except RouteNotFoundError:
                 if topic is not None:
                     raise
@@ -107,17 +109,9 @@ class MessageVerbs:
         address = f"{host}:{place.port}"
         full = None if topic is None else self._brokers.full(topic)
         header = ViewMessageRequestHeader(topic=full, offset=place.physical_offset)
-        code = RequestCode.VIEW_MESSAGE_BY_ID
-        try:
-            answer = await self._client.request(address, code, header)
-        except ServerError as error:
-            # No response code says so.
-            if error.code == ResponseCode.SYSTEM_ERROR and "can not find" in error.remark:
-                text = f"{address} has no message with the id {message_id}: {error.remark}"
-                raise NotFoundError(text) from error
-            raise
+        body = await self._view(address, header, message_id)
         with reading_answer(address):
-            found = decode_messages(answer.body)
+            found = decode_readable(body)
         if len(found) != 1:
             raise BadAnswerError(address, f"{len(found)} messages instead of one")
         if full is not None and found[0].topic != full:
@@ -125,6 +119,32 @@ class MessageVerbs:
             raise NotFoundError(f"the message {message_id} is in the topic {topics}")
         names = [b.name for b in await self._brokers.find() if address in b.addresses.values()]
         return self._received(found[0], names[0] if names else address)
+
+    async def is_intact(self, message: ReceivedMessage) -> bool:
+        """Whether a message's body, as its broker's log has it now, has the CRC stored with it.
+
+        Raises: NotFoundError: the log does not have it any more, or its broker is gone.
+          ServerError; ConnectError.
+        """
+        at = await self._brokers.one(message.queue.broker_name)
+        header = ViewMessageRequestHeader(offset=message.physical_offset)
+        body = await self._view(at.address, header, message.offset_message_id)
+        with reading_answer(at.address):
+            (found,) = decode_messages(body, inflate=False) or (None,)
+        if found is None:
+            raise BadAnswerError(at.address, "no message")
+        return crc32(found.body) & CRC_MASK == found.body_crc
+
+    async def _view(self, address: str, header: ViewMessageRequestHeader, message_id: str) -> bytes:
+        code = RequestCode.VIEW_MESSAGE_BY_ID
+        try:
+            return (await self._client.request(address, code, header)).body
+        except ServerError as error:
+            # No response code says so.
+            if error.code == ResponseCode.SYSTEM_ERROR and "can not find" in error.remark:
+                text = f"{address} has no message with the id {message_id}: {error.remark}"
+                raise NotFoundError(text) from error
+            raise
 
     async def messages_by_key(
         self,
@@ -145,23 +165,40 @@ class MessageVerbs:
         """
         if not key or count < 1:
             raise ConfigurationError("a look-up needs a key and a count of 1 or more")
-        full = self._brokers.full(configured(check_topic, topic))
-        answers = await self._look_up(full, key, count, begin_ms, end_ms, is_id=False)
+        # A retry topic of pops may have a character that topics of programs cannot have.
+        full = self._brokers.full(
+            topic if is_retry_topic(topic) else configured(check_topic, topic)
+        )
+        answers = await self.look_up(full, key, count, begin_ms, end_ms)
         found = _sorted(answers)
         answers.check(f"looking for key {key} in topic {topic}", found)
         return found
 
-    async def _look_up(
+    async def look_up(
         self,
         full: str,
         key: str,
-        count: int,
-        begin_ms: int,
-        end_ms: int,
+        count: int = COUNT,
+        begin_ms: int = 0,
+        end_ms: int = TIME_MAX,
         *,
-        is_id: bool,
+        is_id: bool = False,
         failed: Mapping[str, ClientError] | None = None,
+        timeout_s: float | None = None,
     ) -> Answers[str, list[ReceivedMessage]]:
+        """Ask the index of each broker of a topic.
+
+        Args:
+          full: the topic with namespace.
+          key: a key, or the id that a producer gave.
+          count, begin_ms, end_ms: as `messages_by_key`.
+          is_id: look for messages with this id only.
+          failed: errors of brokers that were asked before; those that were silent are left out.
+          timeout_s: seconds to wait for each answer; None: the client's.
+
+        Returns: messages and errors by broker name.
+        Raises: RouteNotFoundError; ConnectError.
+        """
         brokers = answering(brokers_of(await self._brokers.route(full)), failed or {})
         header = QueryMessageRequestHeader(
             topic=full,
@@ -176,18 +213,22 @@ class MessageVerbs:
             ok = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
             code = RequestCode.QUERY_MESSAGE
             try:
-                answer = await self._client.request(address, code, header, ok=ok)
+                answer = await self._client.request(
+                    address, code, header, ok=ok, timeout_s=timeout_s
+                )
             except AccessDeniedError:
                 if not is_id:
                     raise
                 # 4.x brokers leave this field out of what is signed. Source: PlainAccessValidator.
                 plain = msgspec.structs.replace(header, is_unique_key_query=None)
                 flag = {"_UNIQUE_KEY_QUERY": "true"}
-                answer = await self._client.request(address, code, plain, ok=ok, unsigned=flag)
+                answer = await self._client.request(
+                    address, code, plain, ok=ok, unsigned=flag, timeout_s=timeout_s
+                )
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 return []
             with reading_answer(address):
-                messages = decode_messages(answer.body)
+                messages = decode_readable(answer.body)
             # The index knows hashes only: others may share this one. Apache's brokers give a
             # message twice that has a key twice.
             found = {

@@ -117,6 +117,16 @@ class OffsetVerbs:
         answers.check(f"the lag of group {group}", result)
         return result
 
+    async def committed_offset(self, group: str, queue: MessageQueue) -> int | None:
+        """Where a group goes on in one queue, by one request; None: it never committed there.
+
+        Args:
+          queue: with its topic's name as brokers know it, as in ReceivedMessage.
+
+        Raises: RouteNotFoundError: there is no such topic. ServerError; ConnectError.
+        """
+        return await self._committed(queue, self._brokers.full(configured(check_group, group)))
+
     async def _lags(
         self, full: str, queues: Iterable[MessageQueue]
     ) -> Answers[MessageQueue, QueueLag]:

@@ -11,8 +11,10 @@ Java counterpart: setConsumeMode of mqadmin; RocketMQ has none of the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
 
 from ...common.topic_names import REVIVE_GROUP, TIMER_TOPIC, pop_retry_topics, revive_topic
 from ...remoting.bodies import (
@@ -28,9 +30,10 @@ from ..connection.client import reading_answer
 from ..core.pop_records import PopRecords
 from ..core.topics import check_group, check_topic
 from ..errors import ConfigurationError, RouteNotFoundError, is_not_supported
-from ..pulling.offsets import max_offset, min_offset, offset_at_master
+from ..pulling.offsets import max_offset, offset_at_master
 from ..sending.producer import configured
 from .asking import Brokers, NotFoundError, brokers_of, queues_of
+from .counters import CounterVerbs
 from .looking import PULL_COUNT, first_offset_at, look
 from .results import (
     BrokerInfo,
@@ -50,9 +53,10 @@ RECORDS_MAX: Final = 100_000
 class PopVerbs:
     """The part of `Admin` about pop consumption."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: Brokers, counters: CounterVerbs) -> None:
         self._brokers = brokers
         self._client = brokers.client
+        self._counters = counters
 
     # Modes
 
@@ -165,12 +169,55 @@ class PopVerbs:
 
         async def ask(broker: BrokerInfo, address: str) -> GroupPops:
             queues = records_of.get(broker.name, [])
-            return await self._popped_at(broker, address, full, topics, queues, since, now_ms)
+            reading = _Reading({full: topics}, queues, since, now_ms, RECORDS_MAX)
+            return (await self._popped_at(broker, address, reading))[full]
 
         answers = await self._brokers.ask(brokers, ask)
-        found = _joined(self._brokers.short(full), since, answers.values.values())
+        found = msgspec.structs.replace(
+            _joined(self._brokers.short(full), since, answers.values.values()),
+            without_pops=tuple(sorted({each.name for each in brokers} - records_of.keys())),
+        )
         answers.check(f"the popped messages of group {group}", found)
         return found
+
+    async def popped_by(
+        self,
+        groups: Iterable[str],
+        topic: str,
+        broker: str,
+        *,
+        since_ms: int | None = None,
+        records_max: int = RECORDS_MAX,
+    ) -> dict[str, GroupPops]:
+        """`popped` of several groups on one broker of a topic, whose records are read once.
+
+        Args:
+          broker: its name.
+          records_max: records that are read, the newest; the others count as `left_out`.
+
+        Raises: RouteNotFoundError: there is no such topic. NotFoundError: it is not on this broker.
+          ServerError; ConnectError.
+        """
+        full_topic = self._brokers.full(configured(check_topic, topic))
+        now_ms = self._client.wall_ms()
+        since = now_ms - int(SINCE_S * 1000) if since_ms is None else since_ms
+        topics = {
+            full: (full_topic, *pop_retry_topics(full_topic, full))
+            for full in (self._brokers.full(configured(check_group, each)) for each in groups)
+        }
+        found = brokers_of(await self._brokers.route(full_topic))
+        brokers = [each for each in found if each.name == broker]
+        if not brokers:
+            raise NotFoundError(f"no broker {broker!r} has the topic {topic}")
+        queues = (await self._record_queues(brokers)).get(broker, [])
+        reading = _Reading(topics, queues, since, now_ms, records_max)
+
+        async def ask(at: BrokerInfo, address: str) -> dict[str, GroupPops]:
+            return await self._popped_at(at, address, reading)
+
+        answers = await self._brokers.ask(brokers, ask)
+        answers.check(f"the popped messages of topic {topic}", None)
+        return {each.group: each for each in answers.values[broker].values()}
 
     async def _record_queues(self, brokers: Iterable[BrokerInfo]) -> dict[str, list[MessageQueue]]:
         """The queues with records of pops, by broker name; none of a cluster of 4.x."""
@@ -186,30 +233,61 @@ class PopVerbs:
         return found
 
     async def _popped_at(
-        self,
-        broker: BrokerInfo,
-        address: str,
-        group: str,
-        topics: tuple[str, ...],
-        record_queues: Iterable[MessageQueue],
-        since_ms: int,
-        now_ms: int,
-    ) -> GroupPops:
-        """`popped` on one broker."""
-        records = PopRecords(group, broker.name)
+        self, broker: BrokerInfo, address: str, reading: _Reading
+    ) -> dict[str, GroupPops]:
+        """What groups have popped on one broker, by full name."""
+        records = {group: PopRecords(group, broker.name) for group in reading.topics}
         # In this order, and the timer topic before the revive topic: a record that moves on
         # meanwhile is seen twice, and not missed.
-        stats = await self._stats(address, group, topics)
-        for point in stats.pop_check_points or ():
-            records.take_check_point(point, point.revive_queue_id, is_stored=False)
-        left = RECORDS_MAX
-        left_out = stats.pop_check_points_left_out or 0
-        revive = revive_topic(broker.cluster)
-        for queue in sorted(record_queues, key=lambda queue: queue.topic != TIMER_TOPIC):
-            begin = await self._first_record(queue, since_ms)
-            read, missed = await self._read(queue, begin, left, records, revive)
-            left -= read
-            left_out += missed
+        stats = {
+            group: await self._stats(address, group, topics)
+            for group, topics in reading.topics.items()
+        }
+        for group, each in stats.items():
+            for point in each.pop_check_points or ():
+                records[group].take_check_point(point, point.revive_queue_id, is_stored=False)
+        left = reading.records_max
+        left_out = 0
+        timers = [queue for queue in reading.queues if queue.topic == TIMER_TOPIC]
+        for queue in timers:
+            begin = await first_offset_at(self._client, queue, reading.since_ms)
+            end = await max_offset(self._client, queue)
+            left_out += await self._read(queue, begin, end, left, broker, records.values())
+            left -= min(left, end - begin)
+        for queue, begin, end in await self._unprocessed(address, reading.queues):
+            left_out += await self._read(queue, begin, end, left, broker, records.values())
+            left -= min(left, end - begin)
+        return {
+            group: self._group_pops(broker, group, stats[group], records[group], reading, left_out)
+            for group in reading.topics
+        }
+
+    async def _unprocessed(
+        self, address: str, queues: Iterable[MessageQueue]
+    ) -> list[tuple[MessageQueue, int, int]]:
+        """The queues of the revive topic with records that are not processed, and their range."""
+        found = []
+        for topic in sorted({queue.topic for queue in queues} - {TIMER_TOPIC}):
+            table = await self._counters.topic_table(address, topic)
+            for queue, offsets in sorted(table.offset_table.items()):
+                if offsets.max_offset <= max(offsets.min_offset, 0):
+                    continue
+                processed = await offset_at_master(self._client, queue, REVIVE_GROUP)
+                # Its committed offset is that of the last record, not of the next one.
+                begin = 0 if processed is None else processed + 1
+                found.append((queue, max(begin, offsets.min_offset), offsets.max_offset))
+        return found
+
+    def _group_pops(
+        self,
+        broker: BrokerInfo,
+        group: str,
+        stats: ConsumeStats,
+        records: PopRecords,
+        reading: _Reading,
+        left_out: int,
+    ) -> GroupPops:
+        topics = reading.topics[group]
         messages = [
             InvisibleMessage(
                 topic=self._brokers.short(found.topic),
@@ -221,7 +299,7 @@ class PopVerbs:
                 receipt=found.receipt.to_text(),
                 is_stored=found.is_stored,
             )
-            for found in records.unacked(now_ms)
+            for found in records.unacked(reading.now_ms)
             if not topics or found.topic in topics
         ]
         counts = Counter((message.topic, message.queue_id) for message in messages)
@@ -238,7 +316,9 @@ class PopVerbs:
             for queue, offsets in sorted(stats.offset_table.items())
         ]
         silent = (broker.name,) if stats.pop_check_points is None else ()
+        left_out += stats.pop_check_points_left_out or 0
         name = self._brokers.short(group)
+        since_ms = reading.since_ms
         return GroupPops(name, tuple(queues), tuple(messages), since_ms, silent, left_out)
 
     async def _stats(self, address: str, group: str, topics: tuple[str, ...]) -> ConsumeStats:
@@ -250,35 +330,47 @@ class PopVerbs:
         with reading_answer(address):
             return ConsumeStats.from_body(answer.body)
 
-    async def _first_record(self, queue: MessageQueue, since_ms: int) -> int:
-        """The first record to be read: in the revive topic, the first that is not processed."""
-        if queue.topic == TIMER_TOPIC:
-            return await first_offset_at(self._client, queue, since_ms)
-        processed = await offset_at_master(self._client, queue, REVIVE_GROUP)
-        # Its committed offset is that of the last record, not of the next one.
-        begin = 0 if processed is None else processed + 1
-        return max(begin, await min_offset(self._client, queue))
-
     async def _read(
         self,
         queue: MessageQueue,
-        offset: int,
+        begin: int,
+        end: int,
         count: int,
-        records: PopRecords,
-        revive: str,
-    ) -> tuple[int, int]:
-        """Read records of a queue; return how many were read, and how many were left out."""
-        begin, end = offset, await max_offset(self._client, queue)
+        broker: BrokerInfo,
+        records: Iterable[PopRecords],
+    ) -> int:
+        """Read records of a queue, the newest `count`; return how many were left out.
+
+        The newest, since an acknowledgement comes after what it acknowledges.
+        """
+        revive = revive_topic(broker.cluster)
+        offset = first = max(begin, end - count)
         while offset < end:
-            if offset - begin >= count:
-                return offset - begin, end - offset
             result = await look(self._client, queue, offset, PULL_COUNT)
             for message in result.messages:
-                records.take(message, revive)
+                for each in records:
+                    each.take(message, revive)
             if result.next_begin_offset <= offset:
                 break  # a queue that a broker cannot read on
             offset = result.next_begin_offset
-        return offset - begin, 0
+        return max(first - begin, 0)
+
+
+class _Reading(NamedTuple):
+    """Which records of pops to read on a broker.
+
+    Attributes:
+      topics: full name of a group to those of its topics; (): all in which it has offsets.
+      queues: with records.
+      since_ms: read records of timers from then on, ms since 1970.
+      records_max: records that are read.
+    """
+
+    topics: Mapping[str, tuple[str, ...]]
+    queues: Sequence[MessageQueue]
+    since_ms: int
+    now_ms: int
+    records_max: int
 
 
 def _joined(group: str, since_ms: int, parts: Iterable[GroupPops]) -> GroupPops:

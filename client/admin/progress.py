@@ -7,10 +7,8 @@ Java counterpart: consumerProgress, cloneGroupOffset of mqadmin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping
 
-import anyio
 import msgspec
 
 from ...common.java_integers import INT64_MAX
@@ -54,16 +52,12 @@ from .groups import GroupVerbs
 from .offsets import OffsetVerbs
 from .results import (
     BrokerInfo,
-    ClientInfo,
     GroupClients,
+    GroupMembers,
     QueueReset,
-    RunningInfo,
     SubscriptionInfo,
 )
 from .stats import GroupProgress, MessageTrack, QueueSpan
-
-CLIENTS_AT_ONCE: Final = 8
-"""Members that are asked at one time: a broker forwards each question."""
 
 
 class ProgressVerbs:
@@ -190,10 +184,10 @@ class ProgressVerbs:
 
     async def _with_owners(self, found: GroupProgress) -> GroupProgress:
         """Ask each member for its queues; one that does not answer within its time is noted."""
-        infos, silent = await self._running_infos(found.group, found.clients)
+        members = await self._clients.members(found.group)
         owners: dict[_Key, str] = {
             (queue.topic, queue.broker_name, queue.queue_id): info.client_id
-            for info in infos
+            for info in members.infos
             for queue in info.queues
         }
         queues = [
@@ -203,29 +197,7 @@ class ProgressVerbs:
             )
             for queue in found.queues
         ]
-        return msgspec.structs.replace(
-            found, queues=tuple(queues), silent_clients=tuple(sorted(silent))
-        )
-
-    async def _running_infos(
-        self, group: str, clients: Sequence[ClientInfo]
-    ) -> tuple[list[RunningInfo], list[str]]:
-        """What members say of themselves, and the ids of those that do not answer in time."""
-        infos: list[RunningInfo] = []
-        silent: list[str] = []
-        limiter = anyio.CapacityLimiter(CLIENTS_AT_ONCE)
-
-        async def ask(client_id: str) -> None:
-            async with limiter:
-                try:
-                    infos.append(await self._clients.running_info(group, client_id))
-                except ClientError:
-                    silent.append(client_id)
-
-        async with anyio.create_task_group() as tasks:
-            for client in clients:
-                tasks.start_soon(ask, client.client_id)
-        return infos, silent
+        return msgspec.structs.replace(found, queues=tuple(queues), silent_clients=members.silent)
 
     async def _dead_letters(
         self, full: str, failed: Mapping[str, ClientError]
@@ -300,11 +272,17 @@ class ProgressVerbs:
         answers.check("the progress of all groups", found)
         return found
 
-    async def consume_spans(self, group: str, topic: str) -> list[QueueSpan]:
+    async def consume_spans(
+        self, group: str, topic: str, *, broker: str | None = None
+    ) -> list[QueueSpan]:
         """How far a group is in each queue of a topic, in times.
 
+        Args:
+          broker: only the queues of this broker, by its name or its `host:port`; None: of all.
+
         Returns: sorted by broker name and queue id.
-        Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
+        Raises: RouteNotFoundError: there is no such topic. NotFoundError: no broker is called so.
+          BrokersError; ServerError; ConnectError.
         """
         full = self._brokers.full(configured(check_group, group))
         full_topic = self._brokers.full(configured(check_topic, topic))
@@ -312,7 +290,12 @@ class ProgressVerbs:
         async def ask(_: BrokerInfo, address: str) -> list[QueueTimeSpan]:
             return await self._spans(address, full, full_topic)
 
-        answers = await self._brokers.ask(brokers_of(await self._brokers.route(full_topic)), ask)
+        if broker is not None:
+            at = await self._brokers.one(broker)
+            brokers = [BrokerInfo(at.name, "", {0: at.address})]
+        else:
+            brokers = brokers_of(await self._brokers.route(full_topic))
+        answers = await self._brokers.ask(brokers, ask)
         now_ms = self._client.wall_ms()
         by_queue = {
             span.message_queue: span
@@ -376,6 +359,9 @@ class ProgressVerbs:
     async def message_track(self, message: ReceivedMessage) -> list[MessageTrack]:
         """What each group that consumes a message's topic did with it, sorted by group.
 
+        It goes by offsets, which do not tell whether a member got the message: `message_trace`
+        does, where clients report.
+
         Args:
           message: as one of the look-ups gave it.
 
@@ -387,24 +373,14 @@ class ProgressVerbs:
         for group in await self._counters.topic_groups(message.topic):
             full = self._brokers.full(group)
             table = await self._consume_stats(at.address, full, message.queue.topic)
-            members = await self._clients.clients(group)
+            members = await self._clients.members(group)
             offsets = table.offset_table.get(message.queue)
             if offsets is None or offsets.consumer_offset <= message.queue_offset:
-                state = "NOT_CONSUME_YET" if members.clients else "NOT_ONLINE"
+                state = "NOT_CONSUME_YET" if members.group.clients else "NOT_ONLINE"
             else:
-                state = _passed(await self._subscriptions(group, members), message)
-            found.append(MessageTrack(group, _kept_elsewhere(members) or state))
+                state = _passed(_subscriptions(members), message)
+            found.append(MessageTrack(group, _kept_elsewhere(members.group) or state))
         return found
-
-    async def _subscriptions(
-        self, group: str, members: GroupClients
-    ) -> list[tuple[SubscriptionInfo, ...]]:
-        """What each member of a group wants; brokers know the latest heartbeat's only."""
-        if len(members.clients) < 2:
-            return [members.subscriptions]
-        infos, silent = await self._running_infos(group, members.clients)
-        found = [info.subscriptions for info in infos]
-        return [*found, members.subscriptions] if silent else found
 
     # Where it goes on
 
@@ -527,6 +503,12 @@ def _kept_elsewhere(members: GroupClients) -> str:
     return "PULL" if members.consume_type == ConsumeType.CONSUME_ACTIVELY else ""
 
 
+def _subscriptions(members: GroupMembers) -> list[tuple[SubscriptionInfo, ...]]:
+    """What each member of a group wants; brokers know the latest heartbeat's only."""
+    found = [info.subscriptions for info in members.infos]
+    return [*found, members.group.subscriptions] if members.silent or not found else found
+
+
 def _passed(subscriptions: Iterable[tuple[SubscriptionInfo, ...]], message: ReceivedMessage) -> str:
     """The state of a message that a group's offset has passed.
 
@@ -542,7 +524,7 @@ def _passed(subscriptions: Iterable[tuple[SubscriptionInfo, ...]], message: Rece
     }
     if len(is_taken) > 1:
         return "UNKNOWN"
-    return "CONSUMED_BUT_FILTERED" if is_taken == {False} else "CONSUMED"
+    return "CONSUMED_BUT_FILTERED" if is_taken == {False} else "CONSUMED_OR_FILTERED"
 
 
 def _delay_s(span: QueueTimeSpan, now_ms: int) -> float | None:

@@ -51,6 +51,42 @@ class ClusterView(msgspec.Struct, frozen=True, rename="camel"):
         return tuple(sorted({broker.cluster for broker in self.brokers}))
 
 
+class ControllerInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """What a controller of controller mode says of the group of controllers.
+
+    Attributes:
+      address: `host:port` where it was asked.
+      is_leader: it leads.
+      leader_id, leader_address: the leader's name and `host:port`; "": it knows of none.
+      group: the group's name.
+      peers: of the whole group, as the controller writes it, such as "n0:host:port;n1:host:port;".
+    """
+
+    address: str
+    is_leader: bool
+    leader_id: str
+    leader_address: str
+    group: str
+    peers: str
+
+
+class ElectedMaster(msgspec.Struct, frozen=True, rename="camel"):
+    """The master of a broker set after an election.
+
+    Attributes:
+      controller_id: its number in the set.
+      address: its `host:port`.
+      epoch: number of elections of the set so far.
+      is_new: another broker was the master before, or none.
+    """
+
+    broker_name: str
+    controller_id: int
+    address: str
+    epoch: int
+    is_new: bool
+
+
 class TopicOnBroker(msgspec.Struct, frozen=True, rename="camel"):
     """What one broker has of a topic.
 
@@ -207,8 +243,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, rename="camel"):
     """What a group wants of a topic.
 
     Attributes:
-      expression: such as "*" or "TagA || TagB".
-      expression_type: "TAG" or "SQL92".
+      expression: such as "*" or "TagA || TagB"; of a class filter, the name of the class.
+      expression_type: "TAG", "SQL92", or "CLASS" (a class of filter servers).
     """
 
     topic: str
@@ -267,6 +303,20 @@ class RunningInfo(msgspec.Struct, frozen=True, rename="camel"):
     queues: tuple[QueueState, ...]
     statuses: dict[str, dict[str, Any]]
     stacks: str | None = None
+
+
+class GroupMembers(msgspec.Struct, frozen=True, rename="camel"):
+    """The members of a consumer group, with what each says of itself.
+
+    Attributes:
+      group: who is connected, as brokers know it.
+      infos: of the members that answered, sorted by client id: each one's subscriptions and queues.
+      silent: ids of those that did not, sorted.
+    """
+
+    group: GroupClients
+    infos: tuple[RunningInfo, ...]
+    silent: tuple[str, ...]
 
 
 class DirectlyConsumed(msgspec.Struct, frozen=True, rename="camel"):
@@ -385,6 +435,7 @@ class GroupPops(msgspec.Struct, frozen=True, rename="camel"):
       since_ms: pops before this may be missing.
       without_memory: names of brokers that do not tell what is in their memory only: Apache's.
       left_out: check points and records that were too many to be read.
+      without_pops: names of brokers that have no topic for records of pops: those of 4.x.
     """
 
     group: str
@@ -393,6 +444,7 @@ class GroupPops(msgspec.Struct, frozen=True, rename="camel"):
     since_ms: int
     without_memory: tuple[str, ...] = ()
     left_out: int = 0
+    without_pops: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> int:

@@ -190,10 +190,11 @@ class MessageTrack(msgspec.Struct, frozen=True, rename="camel"):
     """What a group did with a message, as far as its offsets tell.
 
     Attributes:
-      state: RocketMQ's name: "CONSUMED" (the group's offset has passed it, and every member that is
-        connected now wants its tags), "CONSUMED_BUT_FILTERED" (the offset has passed it, and all
-        want other tags), "UNKNOWN" (the offset has passed it, and it depends on which member had
-        the queue, or on an SQL92 expression),
+      state: RocketMQ's name, or "CONSUMED_OR_FILTERED": the group's offset has passed it, and every
+        member that is connected now wants its tags; no offset tells whether one got it, so there
+        is no "CONSUMED". "CONSUMED_BUT_FILTERED" (the offset has passed it, and all want other
+        tags), "UNKNOWN" (the offset has passed it, and it depends on which member had the queue,
+        or on an SQL92 expression),
         "NOT_CONSUME_YET", "NOT_ONLINE" (not consumed yet, and no member is connected), "PULL" (its
         members pull, and may keep offsets elsewhere), "CONSUME_BROADCASTING" (each member keeps
         its own).

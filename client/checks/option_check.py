@@ -224,6 +224,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tls": _optional(_TLS),
     "timeout_s": _REQUEST,
     "connect_timeout_s": _REQUEST,
+    "silent_timeout_s": _optional(_REQUEST),
     "wait_for_broker_s": _optional(_WAIT),
     "route_refresh_s": _SECONDS,
     "heartbeat_s": _SECONDS,

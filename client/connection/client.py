@@ -9,9 +9,9 @@ Java counterpart: MQClientInstance.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, Unpack
 
@@ -43,15 +43,16 @@ from ..errors import (
 )
 from ..messages.interceptor import Interceptor
 from ..tasks import clock
-from ..tasks.task_host import Openable, TaskHost
+from ..tasks.task_host import Openable, TaskHost, guarded
 from .client_id import build_client_id, default_instance_name, local_ip
 from .connection import Connection, request_name
 from .connection_log import ConnectionLog
 from .dialer import Dialer
+from .grpc import ALPN, GRPC_HEARTBEAT_S, Grpc
 from .members import GroupMember, Members, Processor
 from .name_servers import Ask as AskNameServer
 from .name_servers import NameServers
-from .options import ClientOptions, split_options
+from .options import ClientOptions, silent_servers, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
 from .tls import client_tls
@@ -59,7 +60,6 @@ from .waiting import Window
 
 __all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
 
-logger = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 3.0
 """RocketMQ: sendMsgTimeout and mqClientApiTimeout, 3,000 ms."""
@@ -84,7 +84,8 @@ class Client(Openable):
     `open` and `close`, in any tasks of one event loop.
 
     Args:
-      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`, of the name servers.
+      url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`, of the name servers; or
+        `rocketmq+grpc://host:port` of a gRPC service.
       options: see ClientOptions.
 
     Attributes:
@@ -94,6 +95,7 @@ class Client(Openable):
       wait_for_broker_s: the option; None: each call waits as long as its time limit.
       now_s: returns the time of the event loop's clock, in seconds; used while the client is open.
       replies: the pending replies to request messages, by correlation id.
+      grpc: None: it does not speak gRPC.
 
     Raises: ConfigurationError: the URL or an option is invalid.
     """
@@ -125,20 +127,26 @@ class Client(Openable):
         self.now_s: Callable[[], float] = anyio.current_time
         self._host: TaskHost | None = None
         self._is_closed = False
-        self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
+        is_grpc = self.url.speaks_grpc
+        heartbeat_s = GRPC_HEARTBEAT_S if is_grpc else HEARTBEAT_S
+        self._members = Members(self, options.get("heartbeat_s", heartbeat_s))
+        tls = client_tls(options.get("tls", self.url.tls), ALPN if is_grpc else ())
+        self.grpc: Grpc | None = Grpc(self, is_secure=tls is not None) if is_grpc else None
         self._dialer = Dialer(
             lambda: self.now_s(),
             self.start_soon,
             self._on_connected,
             dial=options.get("dial"),
-            tls=client_tls(options.get("tls", self.url.tls)),
+            tls=tls,
             timeout_s=options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
             log=ConnectionLog(
                 options.get("on_connection"), lambda: self.now_s(), self.url.name_servers
             ),
             on_request=self._members.on_request,
+            translator=None if self.grpc is None else self.grpc.translator,
         )
         self._connections = self._dialer.connections
+        self._silent = silent_servers(options.get("silent_timeout_s"))
         self._name_servers = NameServers(self.url.name_servers, lambda: self.now_s())
         self._routes = RouteTable(
             self.url.name_servers,
@@ -199,9 +207,8 @@ class Client(Openable):
         """
         host = self._host
         if host is None:
-            raise ClosedError(
-                "the client is not open: use `async with`, or `await` its `open()` first"
-            )
+            text = "the client is not open: use `async with`, or `await` its `open()` first"
+            raise ClosedError(text)
         if self._is_closed or host.owner is None:
             raise ClosedError("the client is closed: create another one")
         if process.generation() != self._generation:
@@ -216,7 +223,7 @@ class Client(Openable):
         """
         self.check_open()
         assert self._host is not None  # open
-        self._host.start_soon(_guard, function, args)
+        self._host.start_soon(guarded, function, args)
 
     # Requests
 
@@ -244,7 +251,7 @@ class Client(Openable):
         if more:
             fields.update(more)
         known = self.credentials
-        if known is not None:
+        if known is not None and self.grpc is None:
             # Apache 5.5.0 reads an empty value of a binary header as null, and verifies "null".
             fields = {name: value for name, value in fields.items() if value}
             sign(fields, body, known.access_key, known.secret_key, known.security_token)
@@ -278,6 +285,12 @@ class Client(Openable):
           ForkedError: the client was opened in the parent of this process.
         """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        ask, silent = partial(self._call, address, command), self._silent
+        return await (ask(timeout_s) if silent is None else silent.ask(address, timeout_s, ask))
+
+    async def _call(
+        self, address: str, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
         connection = self._connections.get(address)
         if connection is not None and not connection.closed:
             self.check_open()
@@ -575,14 +588,6 @@ class Client(Openable):
           now_ms: the current time, in milliseconds since 1970; None: read the client's clock.
         """
         return self._unique_ids.next_id(self.wall_ms() if now_ms is None else now_ms)
-
-
-async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
-    try:
-        await function(*args)
-    except Exception:
-        # A bug in this package; the client's other tasks continue.
-        logger.exception("a background task of the client failed: %s", function)
 
 
 def _parsed(url: str) -> ClientUrl:

@@ -11,17 +11,17 @@ Java counterpart: NettyRemotingAbstract (invokeSyncImpl, invokeAsyncImpl).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
 from ...remoting.codec import RemotingCommand, encode
-from ...remoting.errors import RemotingConnectError, RemotingTimeoutError
+from ...remoting.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
 from ...remoting.request_codes import RequestCode
-from ...remoting.session import Answered, Session, State, Unanswered
+from ...remoting.session import Answered, Session, State, Unanswered, Unsolicited
 from ..errors import ClientError, ConnectError, RequestTimeoutError
 from ..tasks.clock import loop_clock
 from ..tasks.task_group import TaskGroup
@@ -43,6 +43,59 @@ OnRequest: TypeAlias = "Callable[[Connection, RemotingCommand], None]"
 """Called for each request that the peer sends; must not raise."""
 
 
+class Translator(Protocol):
+    """A session whose server speaks another protocol: what the client sends has to be translated.
+
+    See `grpc.translator.Translator`.
+    """
+
+    state: State
+    error: RemoteProtocolError | None
+    close_reason: str
+    next_due_s: float
+
+    def expect(
+        self, opaque: int, code: int, waiter: OnAnswer, now_s: float, timeout_s: float
+    ) -> None:
+        """Wait for the answer to the request that `outgoing` is given next."""
+
+    def outgoing(self, frame: bytes) -> None:
+        """Take a frame that the client sends."""
+
+    def forget(self, opaque: int) -> None:
+        """Give up a request."""
+
+    def receive_data(self, data: bytes) -> Sequence[Event]:
+        """Process received bytes."""
+
+    def events(self) -> Sequence[Event]:
+        """Events that are no consequence of received bytes."""
+
+    def output(self) -> bytes:
+        """The bytes to send now."""
+
+    def expire(self, now_s: float) -> list[Unanswered[OnAnswer]]:
+        """Remove and return the requests that timed out."""
+
+    def close(self, reason: str) -> list[Unanswered[OnAnswer]]:
+        """Close the session."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are events, or the end of the connection is near."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether new requests belong on another connection; those under way go on."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+
+
+Event: TypeAlias = "RemotingCommand | Answered[OnAnswer] | Unanswered[OnAnswer]"
+
+
 class Connection:
     """A connection to one server.
 
@@ -54,10 +107,13 @@ class Connection:
       address: `host:port`, for error messages.
       on_request: called with the requests that the peer sends.
       silence_hint: what is probable if the peer ends the connection before it sends anything.
+      translator: of a server that speaks another protocol; None: it speaks remoting.
     """
 
     __slots__ = (
         "_due_s",
+        "_has_ended",
+        "_has_news",
         "_has_received",
         "_is_quiet",
         "_is_writing",
@@ -69,6 +125,7 @@ class Connection:
         "_session",
         "_silence_hint",
         "_sweep",
+        "_translator",
         "_transport",
         "_wake",
         "_writable",
@@ -77,14 +134,22 @@ class Connection:
     )
 
     def __init__(
-        self, transport: Transport, address: str, on_request: OnRequest, silence_hint: str = ""
+        self,
+        transport: Transport,
+        address: str,
+        on_request: OnRequest,
+        silence_hint: str = "",
+        translator: Translator | None = None,
     ) -> None:
         self.address: str = address
         self.closed: bool = False
         self._transport = transport
         self._on_request = on_request
         self._now_s = loop_clock()
-        self._session: Session[OnAnswer] = Session(address)
+        self._translator = translator
+        self._session: Session[OnAnswer] | Translator = translator or Session(address)
+        self._has_ended = False
+        self._has_news = False  # the translator may have events
         self._outbox: list[bytes] = []
         self._outbox_size = 0
         self._is_writing = False  # the writer task waits for the peer
@@ -96,6 +161,8 @@ class Connection:
         self._sweep = anyio.Event()
         self._due_s = self._session.next_due_s  # deadline of the timer task
         self._scope = anyio.CancelScope()
+        if translator is not None:
+            self._flush(translator)  # HTTP/2 begins with the client's settings
 
     async def run(self) -> None:
         """Read and write until either side closes the connection."""
@@ -107,9 +174,7 @@ class Connection:
                     group.start_soon(self._write)
                     group.start_soon(self._expire_requests)
                     await self._transport.receive(self._take)
-                    reason = "the peer closed the connection"
-                    if self._session.state is State.FAILED:
-                        reason = f"the peer broke the protocol: {self._session.error}"
+                    reason = self._end_of_peer
                     group.cancel_scope.cancel()
         except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as errors:
             error = _first(errors)
@@ -155,6 +220,10 @@ class Connection:
             session.expect(opaque, code, on_answer, self._now_s(), timeout_s)
         except RemotingConnectError as error:
             raise ConnectError(self.address, "the connection is closed") from error
+        if self._translator is not None:
+            self._translator.outgoing(frame)
+            self._flush(self._translator, at_once=at_once)
+            return
         if session.next_due_s < self._due_s:
             self._sweep.set()
         if at_once and self._is_quiet and not self._outbox and not self._is_writing:
@@ -170,6 +239,8 @@ class Connection:
     def forget(self, opaque: int) -> None:
         """Ignore the answer to a request."""
         self._session.forget(opaque)
+        if self._translator is not None and not self._has_ended:
+            self._flush(self._translator)
 
     def send_oneway(self, frame: bytes) -> None:
         """Send a request that the peer does not answer.
@@ -178,7 +249,11 @@ class Connection:
         """
         if self.closed:
             raise ConnectError(self.address, "the connection is closed")
-        self._put(frame)
+        if self._translator is not None:
+            self._translator.outgoing(frame)
+            self._flush(self._translator)
+        else:
+            self._put(frame)
 
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its answer.
@@ -199,7 +274,7 @@ class Connection:
         try:
             await waiter.event.wait()
         finally:
-            self._session.forget(opaque)
+            self.forget(opaque)
         answer = waiter.answer
         if isinstance(answer, RemotingCommand):
             return answer
@@ -228,6 +303,44 @@ class Connection:
                 self._writable = anyio.Event()
             await self._writable.wait()
 
+    def _flush(self, translator: Translator, *, at_once: bool = False) -> None:
+        """Send what the translator has to send; its events are for the writer task.
+
+        So no answer comes before the call that has sent the request returns.
+
+        Args:
+          at_once: see `submit`.
+        """
+        data: bytes | memoryview = translator.output()
+        if data and at_once and self._is_quiet and not self._outbox and not self._is_writing:
+            self._is_quiet = False
+            data = self._transport.send_nowait(bytes(data))
+        if data:
+            self._put(bytes(data))
+        if translator.has_news:
+            self._has_news = True
+            self._wake.set()
+        if translator.next_due_s < self._due_s:
+            self._sweep.set()
+        if translator.is_leaving:
+            self.closed = True
+
+    def _look_at(self, translator: Translator) -> None:
+        """Hand on the translator's events, and end the connection if it is over."""
+        self._has_news = False
+        self._hand_on(translator.events())
+        if translator.state is State.FAILED:
+            self.close(self._end_of_peer)
+        elif translator.is_leaving and translator.is_idle:
+            self.close("the server asked for another connection")
+
+    @property
+    def _end_of_peer(self) -> str:
+        error = self._session.error
+        if error is None:
+            return "the peer closed the connection"
+        return f"the peer broke the protocol: {error}"
+
     def _put(self, frame: bytes) -> None:
         if not self._outbox:
             self._wake.set()
@@ -236,6 +349,8 @@ class Connection:
 
     async def _write(self) -> None:
         while True:
+            if self._translator is not None:
+                self._look_at(self._translator)
             while self._outbox:
                 data = self._outbox[0] if len(self._outbox) == 1 else b"".join(self._outbox)
                 self._outbox.clear()
@@ -248,19 +363,27 @@ class Connection:
                     self._is_writing = True
                     await self._transport.send(rest)
                     self._is_writing = False
-            self._wake = anyio.Event()
-            await self._wake.wait()
+            if not self._has_news:
+                self._wake = anyio.Event()
+                await self._wake.wait()
 
     def _take(self, data: bytes) -> bool:
         """Process received data; returns False if the peer broke the protocol."""
         self._is_quiet = self._has_received = True
         session = self._session
-        for event in session.receive_data(data):
+        self._hand_on(session.receive_data(data))
+        if self._translator is not None:
+            self._flush(self._translator)
+        return session.state is not State.FAILED
+
+    def _hand_on(self, events: Sequence[Event | Unsolicited]) -> None:
+        for event in events:
             if isinstance(event, Answered):
                 event.waiter(event.answer)
             elif isinstance(event, RemotingCommand):
                 self._on_request(self, event)
-        return session.state is not State.FAILED
+            elif isinstance(event, Unanswered):
+                self._fail([event])
 
     async def _expire_requests(self) -> None:
         """Fail requests whose time is over; sleeps until the earliest deadline."""
@@ -277,11 +400,13 @@ class Connection:
                 for _ in range(READ_ROUNDS):
                     await anyio.lowlevel.checkpoint()
             self._fail(session.expire(now_s))
+            if self._translator is not None:
+                self._flush(self._translator)
 
     def _end(self, reason: str) -> None:
-        if self.closed:
+        if self._has_ended:
             return
-        self.closed = True
+        self._has_ended = self.closed = True
         if self._writable is not None:
             self._writable.set()
         self._fail(self._session.close(reason))
@@ -294,7 +419,7 @@ class Connection:
                 what = request_name(error.code)
                 each.waiter(RequestTimeoutError(what, self.address, error.timeout_s))
             else:
-                reason = self._session.close_reason
+                reason = self._session.close_reason or str(error)
                 text = f"{reason}, before the answer came"
                 # A peer that breaks the protocol is another program.
                 is_final = self._session.state is State.FAILED

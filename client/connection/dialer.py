@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 
 from ..errors import ClosedError, ConnectError, copy_of
-from .connection import Connection, OnRequest
+from .connection import Connection, OnRequest, Translator
 from .connection_log import ConnectionLog
 from .options import Dial
 from .tls import STREAM_ERRORS, ClientTls, failure_reason, silence_hint
@@ -37,6 +37,8 @@ class Dialer:
       timeout_s: time limit of connecting, in seconds.
       log: has a line for each change.
       on_request: called with the requests of servers.
+      translator: makes the session of a connection to an address whose server speaks another
+        protocol; None: all speak remoting.
 
     Attributes:
       connections: by address; one that is closed is removed soon.
@@ -54,6 +56,7 @@ class Dialer:
         timeout_s: float,
         log: ConnectionLog,
         on_request: OnRequest,
+        translator: Callable[[str], Translator] | None = None,
     ) -> None:
         self._now_s = now_s
         self._start_soon = start_soon
@@ -63,6 +66,7 @@ class Dialer:
         self._timeout_s = timeout_s
         self._log = log
         self._on_request = on_request
+        self._translator = translator
         self._is_closed = False
         self._locks: dict[str, anyio.Lock] = {}
         # By address, the last attempt to connect that failed: when and why.
@@ -137,7 +141,9 @@ class Dialer:
             # The client was closed meanwhile; no task of it would close this connection.
             await transport.aclose()
             raise ClosedError("the client is closed")
-        connection = Connection(transport, address, self._on_request, silence_hint(self._tls))
+        translator = None if self._translator is None else self._translator(address)
+        hint = silence_hint(self._tls)
+        connection = Connection(transport, address, self._on_request, hint, translator)
         self.connections[address] = connection
         self._log.connected(address)
         self._start_soon(self._run, connection)
@@ -153,8 +159,11 @@ class Dialer:
         try:
             await connection.run()
         finally:
-            if self.connections.get(connection.address) is connection:
+            known = self.connections.get(connection.address)
+            if known is connection:
                 del self.connections[connection.address]
+            elif known is not None:
+                return  # another one has replaced it
             if not self._is_closed and not self.is_over():
                 self._log.lost(connection.address, connection.close_reason)
                 if not connection.has_received:

@@ -19,6 +19,7 @@ from .connection_log import OnConnection
 
 if TYPE_CHECKING:
     from ..messages.interceptor import Interceptor
+    from .silence import SilentServers
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[anyio.abc.ByteStream]]
 """Opens a byte stream to a host and port; raises OSError if it cannot."""
@@ -33,16 +34,18 @@ class ClientOptions(TypedDict, total=False):
       namespace: prefix of the names of topics and groups; default: that of the URL, or none.
       credentials: sign all requests; default: those of the URL, or none.
       tls: TlsOptions, the files to use; an SSLContext; True, to trust the system's authorities;
-        False, for no TLS. Default: as the URL says.
+        False, for no TLS. Default: as the URL says. By gRPC, a context is set to offer HTTP/2.
       timeout_s: time limit of a request, in seconds, > 0; default 3.
       connect_timeout_s: time limit of connecting, in seconds, > 0; default 3.
+      silent_timeout_s: time limit of a request to a server that did not answer the one before, in
+        seconds, > 0; for programs that ask all servers again and again. Default: `timeout_s`.
       wait_for_broker_s: seconds in which a call tries again while no name server answers, while no
         route has a topic (yet), and, for a send, while its broker cannot be reached: a service may
         start before its servers. 0: it fails at once. Default: the time limit of the call: that of
         a send for sends and for opening consumers, `wait_s` of a receive, `timeout_s` for others.
         A longer wait also extends a send that is given no `timeout_s`.
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
-      heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
+      heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30, by gRPC 10.
       interceptors: see `Interceptor`; they are called in this order. Default: none.
       on_connection: called with a ConnectionEvent when a connection to a server is made, lost or
         back; in the event loop, so it must not block. Default: none.
@@ -56,6 +59,7 @@ class ClientOptions(TypedDict, total=False):
     tls: TlsOptions | ssl.SSLContext | bool
     timeout_s: float
     connect_timeout_s: float
+    silent_timeout_s: float | None
     wait_for_broker_s: float | None
     route_refresh_s: float
     heartbeat_s: float
@@ -88,3 +92,12 @@ def split_options(
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}
     return config, cast("ClientOptions", rest)
+
+
+def silent_servers(limit_s: float | None) -> SilentServers | None:
+    """What the option `silent_timeout_s` asks for; None: all servers are waited for as long."""
+    if limit_s is None:
+        return None
+    from .silence import SilentServers  # programs that have no use for it do not wait for it
+
+    return SilentServers(limit_s)

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
@@ -57,20 +58,27 @@ class ClientTls:
     """TLS of one client.
 
     Args:
-      given: the files; or a context, which stays as it is.
+      given: the files; or a context, which stays as it is but for `protocols`.
+      protocols: those that the client offers by ALPN; empty: none.
 
     Raises: ConfigurationError: a file cannot be used; the text names it.
     """
 
-    def __init__(self, given: TlsOptions | ssl.SSLContext) -> None:
+    def __init__(self, given: TlsOptions | ssl.SSLContext, protocols: Sequence[str] = ()) -> None:
         self._options: TlsOptions | None = None
+        self._protocols = protocols
         self._states: dict[str, _FileState] = {}
         if isinstance(given, ssl.SSLContext):
-            self._context = given
+            self._context = self._offering(given)
             return
         self._options = given
         self._states = _states(given)
-        self._context = _context_of(given)
+        self._context = self._offering(_context_of(given))
+
+    def _offering(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        if self._protocols:
+            context.set_alpn_protocols(list(self._protocols))
+        return context
 
     @property
     def has_certificate(self) -> bool | None:
@@ -89,7 +97,7 @@ class ClientTls:
         try:
             states = _states(options)
             if states != self._states:
-                self._context = _context_of(options)
+                self._context = self._offering(_context_of(options))
                 self._states = states
                 logger.info("read the changed files of TLS: %s", ", ".join(options.files.values()))
         except ConfigurationError as error:
@@ -135,11 +143,13 @@ STREAM_ERRORS: Final = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.Conn
 """Errors of a new connection that are no OSError."""
 
 
-def client_tls(tls: TlsOptions | ssl.SSLContext | bool | None) -> ClientTls | None:
+def client_tls(
+    tls: TlsOptions | ssl.SSLContext | bool | None, protocols: Sequence[str] = ()
+) -> ClientTls | None:
     """TLS by the option `tls`. Raises: ConfigurationError: a file cannot be used."""
     if not tls:
         return None
-    return ClientTls(TlsOptions() if tls is True else tls)
+    return ClientTls(TlsOptions() if tls is True else tls, protocols)
 
 
 def failure_reason(error: BaseException, tls: ClientTls | None, host: str) -> str:

@@ -35,6 +35,7 @@ from ...remoting.bodies import MessageQueue
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import LocalProtocolError
 from ...remoting.response_codes import ResponseCode
+from ...remoting.send_template import SendPayload, SendTemplate
 from ..errors import (
     Attempt,
     BadAnswerError,
@@ -52,7 +53,6 @@ from ..messages.message import Message, SendResult, SendStatus
 from ..messages.sendable import check_takes, is_queue, wrong_choice, wrong_queue
 from .fault_strategy import FaultStrategy, RoundRobinIndex
 from .routes import TopicPublishInfo
-from .send_header import SendPayload, SendTemplate
 
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses the queue of a message among all of its topic."""
@@ -80,6 +80,9 @@ RETRY_CODES: Final = frozenset(
 )
 """Refusals that are tried again. Source: DefaultMQProducer.retryResponseCodes, which lacks
 NOT_LEADER_FOR_QUEUE: Apache's producer fails while a queue of a static topic moves."""
+
+REJECTED: Final = "[REJECTREQUEST]"
+"""The begin of the remark of a broker that takes no sends now. Source: NettyRemotingAbstract."""
 
 WRONG_ROUTE_CODES: Final = frozenset(
     {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_LEADER_FOR_QUEUE}
@@ -359,7 +362,7 @@ class Send:
         name = self.queue.broker_name
         count = len(self.attempts)
         if not any(
-            a.broker_name == name and (isinstance(a.error, ConnectError) or _is_moving(a.error))
+            a.broker_name == name and (_is_away(a.error) or _is_moving(a.error))
             for a in self.attempts
         ):
             return 0.0
@@ -445,10 +448,10 @@ class Send:
     def _is_last(self, now_s: float) -> bool:
         policy, count = self._policy, len(self.attempts)
         if policy.waits_for_broker:
-            is_away = isinstance(self.failure, ConnectError)
+            is_away = self.failure is not None and _is_away(self.failure)
             if is_away and now_s - self.start_s < policy.wait_s and self._may_follow:
                 return False
-            count -= sum(isinstance(each.error, ConnectError) for each in self.attempts)
+            count -= sum(_is_away(each.error) for each in self.attempts)
         if self._fixed is not None or count > policy.retry_times:
             self.error = self._given_up()
             return True
@@ -467,6 +470,16 @@ class Send:
     def restart(self, now_s: float) -> None:
         """Restart the timeout for the remaining tries, for which the caller does not wait."""
         self.start_s = self._begin_s = now_s
+
+
+def _is_away(error: ClientError) -> bool:
+    """Whether no broker takes messages there: it cannot be reached, or is a slave, because another
+    one has become the master. RocketMQ's remark of both is that of overload, too."""
+    return isinstance(error, ConnectError) or (
+        isinstance(error, ServerError)
+        and error.code == ResponseCode.SYSTEM_BUSY
+        and error.remark.startswith(REJECTED)
+    )
 
 
 def _is_moving(error: ClientError) -> bool:

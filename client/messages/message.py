@@ -5,10 +5,12 @@ Java counterparts: Message, SendResult, MessageExt.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, Generic
+from zlib import crc32
 
 import msgspec
 
@@ -123,10 +125,11 @@ class SendResult(msgspec.Struct, frozen=True):
     Attributes:
       status: SEND_OK, or how much less safely than configured the message is stored.
       message_id: the id that the client assigned; for a batch, all ids joined by commas.
-      queue: the queue that has the message.
+      queue: the queue that has the message; by gRPC its id is -1, as servers do not say it.
       queue_offset: its offset in the queue; for a batch, that of the first message. -1: the broker
         did not report it.
-      offset_message_id: the id that the broker assigned, which locates the message in its log.
+      offset_message_id: the id that the broker assigned, which locates the message in its log; ""
+        by gRPC.
       transaction_id: id of the transaction; otherwise the same as `message_id`, or None.
       recall_handle: for `Producer.recall` of a delayed message (brokers of 5.x), otherwise None.
       region_id: region of the broker, or None.
@@ -330,6 +333,29 @@ class ReceivedMessage(Presentable):
     def store_size(self) -> int:
         """Size of its record in the commit log, in bytes."""
         return self._ext.store_size
+
+
+def with_content(
+    message: ReceivedMessage, *, body: bytes, properties: Mapping[str, str], sys_flag: int
+) -> ReceivedMessage:
+    """The same message with another content, as for those who may not see all of it.
+
+    Args:
+      body: with its CRC instead of the old one's, from which a few missing characters could be
+        found.
+      properties: all of them.
+      sys_flag: with COMPRESSED if the body is compressed.
+
+    Raises: IllegalPropertyError: a name or value would read back as something else.
+    """
+    ext = dataclasses.replace(
+        message._ext,
+        body=body,
+        properties_bytes=names.properties_to_bytes(properties),
+        sys_flag=sys_flag,
+        body_crc=crc32(body) & 0x7FFFFFFF,
+    )
+    return ReceivedMessage(ext, message.queue, message.topic)
 
 
 def for_log(message: ReceivedMessage) -> str:

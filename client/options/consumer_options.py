@@ -11,6 +11,7 @@ import msgspec
 
 from ...remoting.bodies import ConsumeFromWhere
 from ..connection.options import ClientOptions
+from ..errors import ConfigurationError
 
 StartName: TypeAlias = Literal["first", "last", "timestamp"]
 """Where a group begins that never consumed: CONSUME_FROM_FIRST_OFFSET and so on."""
@@ -64,3 +65,15 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     pull_batch_size: int = PULL_BATCH_SIZE
     pull_threshold_for_queue: int = PULL_THRESHOLD_FOR_QUEUE
     trace: bool | str = False
+
+
+def check_start_by_grpc(where: ConsumeFromWhere) -> None:
+    """Check where a group begins that never consumed, for a consumer that speaks gRPC.
+
+    Raises: ConfigurationError: not at the end.
+    """
+    if where is not ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
+        raise ConfigurationError(
+            f"consume_from_where={where.name} does not work by gRPC: groups begin at the end there."
+            " Create the group's offsets before, by `trocket offset reset`"
+        )

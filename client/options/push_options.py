@@ -5,15 +5,17 @@ Java counterpart: the fields of DefaultMQPushConsumer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from ...remoting.bodies import MessageModel, MessageQueue
 from ...remoting.receipt import POP_COUNT_MAX
 from ..core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from ..errors import ConfigurationError
-from .consumer_options import ConsumerConfig, ConsumerOptions
+from .consumer_options import ConsumerConfig, ConsumerOptions, check_start_by_grpc
 
 PULL_THRESHOLD_SIZE_FOR_QUEUE: Final = 100 * 1024 * 1024
 """Bytes of a queue in memory at which pulling pauses. RocketMQ: pullThresholdSizeForQueue."""
@@ -80,6 +82,10 @@ POP_THRESHOLD_FOR_QUEUE: Final = 96
 """RocketMQ: popThresholdForQueue 96."""
 
 
+GRPC_INVISIBLE_S_MIN: Final = 10.0
+"""Shortest invisible time of a receive by gRPC. Source: minInvisibleTimeMillsForRecv."""
+
+
 class RetryLater(Exception):
     """Raised by a handler to have its message redelivered later.
 
@@ -122,7 +128,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       consume_concurrently_max_span: difference of the first and last offset of a queue in memory at
         which pulling pauses, unless `is_orderly`; default 2,000.
       max_reconsume_times: number of redeliveries before a message is sent to the dead-letter queue;
-        default 16, or unlimited if `is_orderly`.
+        default 16, or unlimited if `is_orderly`; by gRPC, what the server says of the group.
       consume_timeout_s: time limit of a handler, in seconds; default 900.
       suspend_queue_s: seconds that an orderly queue pauses after a failure; default 1.
       rebalance_s: seconds between periodic rebalances; default 20.
@@ -135,7 +141,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       rate_limit: largest number of messages per second that are delivered to the program, evenly
         over time; redeliveries count, too. Default: no limit.
       mode: "pull", the default; or "pop": the brokers (5.0 or later) assign the queues, and those
-        that they assign to be popped need no offsets and no exclusive owner.
+        that they assign to be popped need no offsets and no exclusive owner. By gRPC, all pop.
       pop_invisible_s: with mode="pop", seconds until a message that is not settled is delivered
         again, 5 to 300; default 60.
       pop_batch_size: with mode="pop", largest number of messages of one pop, 1 to 32; default 32.
@@ -223,3 +229,35 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
                 f'the strategy {self.strategy.name} does not go with mode="pop": brokers assign by'
                 f" {' and '.join(ASSIGNED_BY_BROKERS)}"
             )
+
+
+def grpc_config(config: PushConsumerConfig, given: Mapping[str, Any]) -> PushConsumerConfig:
+    """The configuration of a consumer that speaks gRPC: it pops.
+
+    Args:
+      given: the options that the program gave.
+
+    Raises: ConfigurationError: one of them does not work by gRPC.
+    """
+    check_start_by_grpc(config.consume_from_where)
+    for name, (taken, instead) in _BY_GRPC.items():
+        if name in given and getattr(config, name) != taken:
+            raise ConfigurationError(f"{name}={given[name]!r} does not work by gRPC: {instead}")
+    if config.pop_invisible_s < GRPC_INVISIBLE_S_MIN:
+        raise ConfigurationError(
+            f"pop_invisible_s is {config.pop_invisible_s}: by gRPC, give"
+            f" {GRPC_INVISIBLE_S_MIN:g} to {POP_INVISIBLE_S_MAX:g} seconds"
+        )
+    return msgspec.structs.replace(config, mode="pop")
+
+
+_BY_GRPC: Final[Mapping[str, tuple[object, str]]] = {
+    "mode": ("pop", "leave it out; consumers pop there"),
+    "message_model": (MessageModel.CLUSTERING, "give each member its own group"),
+    "is_orderly": (
+        False,
+        "leave it out; what a group with consumeMessageOrderly=true receives comes in order",
+    ),
+    "offset_path": (None, "leave it out; servers keep no offsets for clients"),
+}
+"""Options with the one value that works by gRPC, and what to do instead of another one."""

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ...remoting.compression import COMPRESSION_LEVEL, CompressionType
+from ...remoting.send_template import DEFAULT_TOPIC_QUEUE_NUMS
 from ..checks.message_check import DELAY_LEVEL_MAX
 from ..connection.options import ClientOptions
-from ..core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
 from ..core.topics import MESSAGE_SIZE_MAX
 
 CompressionName: TypeAlias = Literal["zlib", "lz4", "zstd"]
@@ -44,7 +44,8 @@ class ProducerOptions(ClientOptions, total=False):
       send_timeout_s: seconds for all attempts of a send; default: `timeout_s` if that is given,
         else 10, of which one attempt has at most 3. It outlives a restart of a broker of 5 s.
       retry_when_not_stored_ok: also try again when the status is not SEND_OK; default False.
-      compress_over: size of a body in bytes above which it is compressed; default 4,096.
+      compress_over: size of a body in bytes above which it is compressed; default 4,096. By gRPC,
+        none is.
       compression: "zlib" (the default, and the only one that brokers before 5.0 support), "lz4" or
         "zstd", which need `trocket[compression]`; or the member of CompressionType.
       compression_level: 0 to 9 for zlib, 1 to 22 for zstd; default 5.

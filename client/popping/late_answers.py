@@ -74,6 +74,10 @@ class LatePops:
         self._messages = valid[count:]
         return valid[:count]
 
+    def put(self, messages: Sequence[PoppedMessage]) -> None:
+        """Keep messages for which no call waits any more."""
+        self._messages += messages
+
     async def pop(self, place: Place, pop: Pop) -> list[PoppedMessage] | None:
         """Pop from a place; None: its broker has not answered within half a second, or earlier.
 

@@ -17,6 +17,7 @@ from ...remoting import pop_requests as requests
 from ...remoting.bodies import SubscriptionData
 from ...remoting.headers.base import decode
 from ...remoting.headers.pop import NotificationResponseHeader
+from ...remoting.message import MessageExt
 from ...remoting.pop_requests import Place, PopAnswer, PopOrder, Settled
 from ...remoting.receipt import Receipt
 from ...remoting.request_codes import RequestCode
@@ -55,6 +56,9 @@ SETTLE_RETRY_S: Final = 0.5
 """Pause between two such attempts."""
 IN_FLIGHT_MAX: Final = 32
 """Single acknowledgements, or changes of invisible times, that one broker has at the same time."""
+
+RECEIPT_FIELD: Final = "extraInfo"
+"""The field with a receipt; see `grpc.pops.bury`."""
 
 TRANSIENT_ERRORS: Final = (ConnectError, RequestTimeoutError, BusyError)
 """Errors after which the same request may succeed."""
@@ -278,6 +282,26 @@ class Popper:
                 return requests.read_change(answer, receipt)
 
         return await self._persistently(send, is_awaited)
+
+    async def bury(self, settled: Settled, ext: MessageExt, max_reconsume_times: int) -> None:
+        """Have the broker copy a message to the group's dead-letter queue; it stays as it is.
+
+        Raises: as `ack`.
+        """
+        receipt = settled.receipt
+        header = requests.dead_letter_header(
+            receipt,
+            settled.topic,
+            self._group,
+            physical_offset=ext.physical_offset,
+            message_id=ext.offset_message_id,
+            max_reconsume_times=max_reconsume_times,
+        )
+        address = self._client.master_address(receipt.broker_name)
+        # Servers of gRPC know a message by its receipt alone.
+        more = {RECEIPT_FIELD: receipt.to_text()} if self._client.grpc else None
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        await self._client.request(address, code, header, more=more)
 
     async def _persistently(self, send: Callable[[], Awaitable[T]], is_awaited: bool) -> T:
         end_s = self._client.now_s() + SETTLE_S

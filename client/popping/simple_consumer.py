@@ -34,6 +34,7 @@ from ..core.subscription import MessageSelector, check_subscriptions
 from ..core.topics import check_consumer_group, check_topic
 from ..errors import ClientError, ClosedError, ConfigurationError, RequestTimeoutError, ServerError
 from ..messages.interceptor import call_after_consume, call_before_consume
+from ..options.consumer_options import check_start_by_grpc
 from ..options.simple_options import (
     INVISIBLE_S,
     RECEIVE_COUNT,
@@ -49,6 +50,7 @@ from ..sending.tracing import consumer_trace
 from ..tasks.first_answer import NEXT_SERVER_S
 from ..tasks.task_group import together
 from .late_answers import LateAcks, LatePops, joined
+from .pop_race import pop_at_all
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, check_settling, queue_of
 from .popper import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popper
@@ -94,6 +96,8 @@ class SimpleConsumer(Participant):
     ) -> None:
         self._config, client_options = split_options(SimpleConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
+        if self._client.grpc is not None:
+            check_start_by_grpc(self._config.consume_from_where)
         init_mode = pop_init_mode(self._config.consume_from_where)
         self._popper = Popper(self._client, self._group, init_mode)
         self._subscriptions: dict[str, SubscriptionData] = {}
@@ -249,7 +253,7 @@ class SimpleConsumer(Participant):
                     raise sweep.failure
                 self._client.refresh_soon()
                 await anyio.sleep(min(RETRY_S, left_s))
-            elif len(places) > 1:
+            elif len(places) > 1 and self._client.grpc is None:
                 if sweep.is_watched:
                     # A broker announced messages and gave none: an earlier message of their queue
                     # is not acknowledged, or other members had them first.
@@ -304,13 +308,18 @@ class SimpleConsumer(Participant):
         late = self._pops.take(sweep.count)
         if late:
             return late
+        in_turn = (*places[first:], *places[:first])
+        if len(places) > 1 and self._client.grpc is not None:
+            raced = await pop_at_all(in_turn, partial(self._pop_and_wait, sweep))
+            self._pops.put(raced.late)
+            sweep.failure = joined(raced.failures) if len(raced.failures) == len(places) else None
+            return raced.found
         failures: list[ClientError] = []
-        for place in (*places[first:], *places[:first]):
+        for place in in_turn:
             found: list[PoppedMessage] | None
             try:
                 if len(places) == 1:
-                    left_s = max(sweep.end_s - self._client.now_s(), 0.0)
-                    found = await self._pop(place, sweep, min(left_s, POLL_S_MAX))
+                    found = await self._pop_and_wait(sweep, place)
                 else:
                     found = await self._pops.pop(place, partial(self._pop, place, sweep, 0.0))
             except TRANSIENT_ERRORS as error:
@@ -328,6 +337,10 @@ class SimpleConsumer(Participant):
     def _silence(self, place: Place) -> RequestTimeoutError:
         address = self._client.broker_address(place.broker_name) or place.broker_name
         return RequestTimeoutError(RequestCode.POP_MESSAGE.name, address, NEXT_SERVER_S)
+
+    async def _pop_and_wait(self, sweep: _Sweep, place: Place) -> list[PoppedMessage]:
+        left_s = max(sweep.end_s - self._client.now_s(), 0.0)
+        return await self._pop(place, sweep, min(left_s, POLL_S_MAX))
 
     async def _pop(self, place: Place, sweep: _Sweep, poll_s: float) -> list[PoppedMessage]:
         subscription = self._subscriptions.get(place.topic)

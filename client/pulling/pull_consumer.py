@@ -37,6 +37,7 @@ from ..checks.queue_check import (
 )
 from ..connection.client import Client
 from ..connection.connection import Connection
+from ..connection.grpc import refuse_by
 from ..connection.members import GroupMember
 from ..connection.options import split_options
 from ..connection.participant import Participant, configured, subscribed_to
@@ -98,6 +99,7 @@ class PullConsumer(Participant):
     ) -> None:
         self._config, client_options = split_options(PullConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
+        refuse_by(self._client.grpc, "a PullConsumer", "use a SimpleConsumer or a PushConsumer")
         self._trace = consumer_trace(self._client, self._group, self._config.trace)
         self._traces = self._trace.dispatcher if self._trace else None
         self._offsets = RemoteOffsetStore(self._client, self._group)

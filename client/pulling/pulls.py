@@ -96,6 +96,7 @@ async def pull(
     broker_id: int = 0,
     is_subscription_sent: bool = False,
     filter_server: str | None = None,
+    inflate: bool = True,
 ) -> PullResult:
     """Pull once.
 
@@ -115,6 +116,7 @@ async def pull(
       is_subscription_sent: send the subscription with the pull; otherwise the broker uses that of
         the heartbeats.
       filter_server: address of a filter server to pull from instead of the broker, `host:port`.
+      inflate: False: compressed bodies stay as they are stored, and their `sys_flag` says so.
 
     Raises:
       ServerError: the broker refused the pull.
@@ -144,13 +146,15 @@ async def pull(
         address, request.code, request.header, timeout_s=timeout_s, ok=request.ok
     )
     with reading_answer(queue.broker_name):
-        return _pull_result(request.read(answer), subscription)
+        return _pull_result(request.read(answer), subscription, inflate=inflate)
 
 
-def _pull_result(answer: PullAnswer, subscription: SubscriptionData) -> PullResult:
+def _pull_result(
+    answer: PullAnswer, subscription: SubscriptionData, *, inflate: bool
+) -> PullResult:
     messages: list[MessageExt] = []
     if answer.code == ResponseCode.SUCCESS:
-        messages = decode_messages(answer.body)
+        messages = decode_messages(answer.body, inflate=inflate)
     if messages:
         if subscription.tags_set:
             messages = [m for m in messages if subscription.selects(m.tags)]

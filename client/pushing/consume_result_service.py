@@ -24,7 +24,7 @@ from ..connection.patience import wait_a_little
 from ..core.topics import CLIENT_INNER_PRODUCER_GROUP
 from ..errors import ClientError, ClosedError
 from ..messages.interceptor import Interceptor, call_after_consume
-from ..messages.message import Message, for_log
+from ..messages.message import Message, SendStatus, for_log
 from ..options.push_options import (
     CONSUME_AGAIN_S,
     MAX_RECONSUME_TIMES,
@@ -306,7 +306,16 @@ class ConsumeResultService:
         return True
 
     async def _send_to_retry_topic(self, message: PushedMessage, ext: MessageExt) -> bool:
-        """Source: DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage."""
+        """Send a message to the group's retry topic.
+
+        A master that no slave has confirmed it to may be replaced by one that lacks it, and the
+        consumer would commit past the message. So after FLUSH_SLAVE_TIMEOUT it is kept here, and
+        may come once more than it failed.
+
+        Source: DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage, which takes any status.
+
+        Returns: whether a broker has it.
+        """
         properties = dict(ext.properties)
         for name in (names.PROPERTY_TRANSACTION_PREPARED, names.PROPERTY_DELAY_TIME_LEVEL):
             properties.pop(name, None)
@@ -321,12 +330,20 @@ class ConsumeResultService:
                 reconsume_times=times + 1,
                 max_reconsume_times=self._max_reconsume_times,
             )
-            await self._sender.send(self._sender.new_send(prepared))
+            result = await self._sender.send(self._sender.new_send(prepared))
         except ClientError as error:
             logger.error(
                 "%s could not be sent to the retry topic; redelivered here: %s",
                 for_log(message),
                 error,
+            )
+            return False
+        if result.status is SendStatus.FLUSH_SLAVE_TIMEOUT:
+            logger.warning(
+                "%s is in the retry topic, but no slave of %s has confirmed it; redelivered here, "
+                "as it would be lost with that broker",
+                for_log(message),
+                result.queue.broker_name,
             )
             return False
         return True

@@ -13,13 +13,12 @@ from typing import Any, Final
 import anyio
 
 from ...common.delay_levels import MESSAGE_DELAY_LEVEL, delay_levels_ms
-from ...remoting.headers import ConsumerSendMsgBackRequestHeader
 from ...remoting.message import MessageExt
 from ...remoting.pop_requests import Settled
-from ...remoting.request_codes import RequestCode
 from ..connection.client import Client
 from ..connection.connection_log import failure_level
 from ..connection.patience import wait_a_little
+from ..core.retry_policy import RetryPolicy
 from ..errors import ClientError, ClosedError
 from ..messages.interceptor import Interceptor, call_after_consume
 from ..messages.message import for_log
@@ -44,7 +43,7 @@ GIVE_BACK_S: Final = 1.0
 """The invisible time of messages that a consumer gives back when it is closed."""
 
 
-def retry_delay_s(delay_level: int, reconsume_times: int) -> int:
+def retry_delay_s(delay_level: int, reconsume_times: int) -> float:
     """Seconds until a message is delivered again.
 
     Args:
@@ -95,7 +94,16 @@ class PopResults:
     def max_reconsume_times(self) -> int:
         """Number of redeliveries before a message becomes a dead letter."""
         most = self._config.max_reconsume_times
-        return MAX_RECONSUME_TIMES if most is None or most < 0 else most
+        if most is not None and most >= 0:
+            return most
+        policy = self._policy
+        return MAX_RECONSUME_TIMES if policy is None else policy.attempts_max - 1
+
+    @property
+    def _policy(self) -> RetryPolicy | None:
+        """How the server wants messages to be delivered again; None: it says nothing of it."""
+        grpc = self._client.grpc
+        return None if grpc is None else grpc.retry_policy(self._group)
 
     # ConsumeResults
 
@@ -155,13 +163,17 @@ class PopResults:
         is_over = delay_level < 0 or message.reconsume_times >= self.max_reconsume_times
         if is_over and await self.bury(message.settled, ext):
             return
-        delay_s = retry_delay_s(max(delay_level, 0), message.reconsume_times)
+        policy = self._policy
+        if policy is not None and delay_level <= 0:
+            delay_s = policy.delay_s(message.reconsume_times)
+        else:
+            delay_s = retry_delay_s(max(delay_level, 0), message.reconsume_times)
         try:
             await self._popper.change_invisible(message.settled, delay_s)
         except ClientError as error:
             logger.log(
                 failure_level(error),
-                "%s is delivered again after its invisible time, not after %d s: %s",
+                "%s is delivered again after its invisible time, not after %g s: %s",
                 message,
                 delay_s,
                 error,
@@ -183,19 +195,8 @@ class PopResults:
         RocketMQ's proxy does the same. Java's push consumer acknowledges the message without a
         copy, once it is four hours old.
         """
-        receipt = settled.receipt
-        header = ConsumerSendMsgBackRequestHeader(
-            offset=ext.physical_offset,
-            group=self._group,
-            delay_level=-1,
-            origin_msg_id=ext.offset_message_id,
-            origin_topic=receipt.form.real_topic(settled.topic, self._group),
-            max_reconsume_times=self.max_reconsume_times,
-            broker_name=receipt.broker_name,
-        )
         try:
-            address = self._client.master_address(receipt.broker_name)
-            await self._client.request(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+            await self._popper.bury(settled, ext, self.max_reconsume_times)
         except ClientError as error:
             logger.warning(
                 "the broker did not take %s as a dead letter, so it is delivered again: %s",

@@ -52,6 +52,7 @@ from ..options.push_options import (
     PushConsumerConfig,
     PushConsumerOptions,
     RetryLater,
+    grpc_config,
 )
 from ..pulling.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from ..pulling.sql_check import check_sql_subscriptions
@@ -145,6 +146,8 @@ class PushConsumer(QueueControl, Generic[ValueT]):
     ) -> None:
         self._config, rest = split_options(PushConsumerConfig, options, deserializer=deserializer)
         super().__init__(client, rest, group, check_consumer_group)
+        if self._client.grpc is not None:
+            self._config = grpc_config(self._config, options)
         configured(check_subscriptions, subscriptions)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
@@ -152,7 +155,7 @@ class PushConsumer(QueueControl, Generic[ValueT]):
         # Broadcasting has no retry topic: each member consumes all, and failures are not sent back.
         self._is_clustering = self._config.message_model is MessageModel.CLUSTERING
         self._retry_topic = retry_topic(self._group)
-        if self._is_clustering:
+        if self._is_clustering and self._client.grpc is None:
             self._subscribe(self._retry_topic, "*")
         self._is_stopping = False
         self._started_ms = 0

@@ -7,16 +7,17 @@ DLQMessageController of the dashboard.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from ...common import message_properties as names
 from ...common.topic_names import AUTO_CREATE_TOPIC, normal_topic
 from ...remoting.compression import CompressionType, compress
 from ...remoting.errors import LocalProtocolError, MissingPackageError
 from ...remoting.message_batch import encode_entry
+from ...remoting.send_template import SendPayload, SendTemplate
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..checks.message_check import check_delay_level
 from ..connection.client import Client
-from ..core.send_header import SendPayload, SendTemplate
 from ..core.sends import BatchEntry, PreparedSend
 from ..core.topics import check_body, check_properties_size, check_send_topic
 from ..errors import ConfigurationError, MessageRefusedError
@@ -41,6 +42,8 @@ class Packer:
         self._group = group
         self._config = config
         self._templates: dict[str, tuple[str, SendTemplate]] = {}
+        # Clients of gRPC send bodies as they are, and not all of them read compressed ones.
+        self._compress_over = inf if client.grpc else config.compress_over
         if config.compression is not CompressionType.ZLIB:
             try:
                 compress(b"", config.compression)
@@ -73,9 +76,11 @@ class Packer:
         topic, template = self._template(message.topic, is_system_topic)
         body = self._body(message)
         sys_flag = 0
-        if len(body) > self._config.compress_over:
+        if len(body) > self._compress_over:
             body = compress(body, self._config.compression, self._config.compression_level)
             sys_flag = self._config.compression.sys_flag
+        if message.flag:
+            self._refuse_by_grpc("flag", "give it as one of the properties")
         now_ms = self._client.wall_ms()
         message_id = self._client.next_unique_id(now_ms)
         if more is None and is_bare(message):
@@ -83,6 +88,7 @@ class Packer:
         else:
             if message.delay_level:
                 check_delay_level(message.delay_level, self._config.delay_level_max)
+                self._refuse_by_grpc("delay_level", "give delay_s or deliver_at_ms")
             own = {names.PROPERTY_UNIQUE_KEY: message_id}
             if more:
                 own.update(more)
@@ -91,6 +97,10 @@ class Packer:
             properties = _encoded(wire_properties(message, own))
         payload = SendPayload(properties, body, sys_flag, now_ms, message.flag)
         return PreparedSend(message, topic, message_id, template, payload)
+
+    def _refuse_by_grpc(self, field: str, instead: str) -> None:
+        if self._client.grpc is not None:
+            raise MessageRefusedError(f"a message has no {field} by gRPC: {instead}")
 
     def batch(self, messages: Sequence[Message]) -> PreparedSend:
         """Prepare messages of one topic for one request.
@@ -116,6 +126,8 @@ class Packer:
         """
         if message.__class__ is not Message:
             check_sendable(message)
+        if message.flag:
+            self._refuse_by_grpc("flag", "give it as one of the properties")
         self._template(message.topic, False)
         body = self._body(message)
         message_id = self._client.next_unique_id()
@@ -199,7 +211,7 @@ class Packer:
             self._group,
             AUTO_CREATE_TOPIC,
             self._config.default_topic_queue_nums,
-            credentials=self._client.credentials,
+            credentials=None if self._client.grpc else self._client.credentials,
         )
 
     def _body(self, message: Message) -> bytes:

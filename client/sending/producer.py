@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Never, Unpack, overload
+from typing import Any, Final, Generic, Never, Unpack, overload
 
 from ...remoting.bodies import MessageQueue, ProducerData
 from ...remoting.headers import RecallMessageRequestHeader
@@ -22,6 +22,7 @@ from ..checks.option_check import check_timeout
 from ..checks.other_names import PRODUCER
 from ..connection.client import Client
 from ..connection.connection import request_name
+from ..connection.grpc import refuse_by
 from ..connection.members import GroupMember, Processor
 from ..connection.options import split_options
 from ..connection.participant import Participant, configured, own_client
@@ -51,6 +52,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+_NO_REPLIES: Final = "send it as a message, and receive the reply from a topic for replies"
 
 
 @knows_elsewhere(PRODUCER)
@@ -473,6 +476,7 @@ class Producer(Participant, Generic[SentT]):
         if more:
             raise wrong_arguments("request", message, more)
         check_sendable(message, "request")
+        refuse_by(self._client.grpc, "a request", _NO_REPLIES)
         if timeout_s is None:
             timeout_s = self._client.timeout_s
         else:
@@ -492,4 +496,5 @@ class Producer(Participant, Generic[SentT]):
         Raises: MessageRefusedError: the message is not a request; and as `send`.
         """
         self._check_open()
+        refuse_by(self._client.grpc, "a reply", _NO_REPLIES)
         await self._replies.reply(request, body, tags)

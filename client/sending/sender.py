@@ -20,9 +20,11 @@ import anyio
 from ...remoting.bodies import MessageQueue
 from ...remoting.codec import RemotingCommand
 from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
 from ..checks.option_check import SECONDS_MAX, check_timeout
 from ..connection.client import Client
 from ..connection.connection import Connection
+from ..connection.grpc import refuse_by
 from ..connection.waiting import Window
 from ..core.routes import TopicPublishInfo
 from ..core.sends import TRY_TIME_MIN_S, WRONG_ROUTE_CODES, PreparedSend, Selector, Send, SendPolicy
@@ -123,6 +125,12 @@ class Sender:
         Raises: ClosedError; ForkedError.
         """
         self.check_open()
+        if queue is not None or selector is not None:
+            refuse_by(
+                self._client.grpc,
+                "a send to a certain queue",
+                "give the message a sharding_key: the server keeps those of one key in one queue",
+            )
         try_timeout_s = timeout_s
         if timeout_s is None:
             timeout_s, try_timeout_s = self._timeout_s, self._try_timeout_s
@@ -278,8 +286,12 @@ class Sender:
     def _look_after_routes(self, failure: ClientError, topic: str) -> None:
         if isinstance(failure, ConnectError | RequestTimeoutError):
             self._client.refresh_soon()
-        elif isinstance(failure, ServerError) and failure.code in WRONG_ROUTE_CODES:
-            self._client.forget_route(topic)
+        elif isinstance(failure, ServerError):
+            if failure.code in WRONG_ROUTE_CODES:
+                self._client.forget_route(topic)
+            elif failure.code == ResponseCode.SYSTEM_BUSY:
+                # A master that has become a slave answers so, and another one has its place.
+                self._client.refresh_soon()
 
     # Sends without a task: a task, its context and two events cost as much as the rest of a send
 

@@ -26,6 +26,7 @@ from ...remoting.recall_handle import RecallHandle
 from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..connection.client import Client
+from ..connection.grpc import refuse_by
 from ..core.sends import PreparedSend, Send
 from ..core.topics import check_send_topic
 from ..core.trace_records import (
@@ -561,7 +562,7 @@ def producer_trace(client: Client, group: str, option: bool | str) -> ProducerTr
 
     Raises: ConfigurationError: not the name of a topic that clients may send to.
     """
-    topic = _topic(option)
+    topic = _topic(client, option)
     return None if topic is None else ProducerTrace(client, group, topic)
 
 
@@ -570,11 +571,13 @@ def consumer_trace(client: Client, group: str, option: bool | str) -> ConsumerTr
 
     Raises: ConfigurationError: not the name of a topic that clients may send to.
     """
-    topic = _topic(option)
+    topic = _topic(client, option)
     return None if topic is None else ConsumerTrace(client, group, topic)
 
 
-def _topic(option: bool | str) -> str | None:
+def _topic(client: Client, option: bool | str) -> str | None:
+    if option:
+        refuse_by(client.grpc, "trace", "use trocket.client.opentelemetry as an interceptor")
     if isinstance(option, bool):
         return TRACE_TOPIC if option else None
     try:

@@ -187,11 +187,13 @@ class TransactionProducer(Producer[SentT]):
     async def _end(self, half: HalfMessage, state: TransactionState) -> None:
         """Send END_TRANSACTION. It is oneway: if it gets lost, the broker asks for the outcome."""
         result, topic = half.result, half.topic
-        offset_id = decode_offset_id(result.offset_message_id)
+        # By gRPC, the id of the transaction says it all.
+        is_known = bool(result.offset_message_id)
+        offset = decode_offset_id(result.offset_message_id).physical_offset if is_known else 0
         header = EndTransactionRequestHeader(
             producer_group=self._group,
             tran_state_table_offset=result.queue_offset,
-            commit_log_offset=offset_id.physical_offset,
+            commit_log_offset=offset,
             commit_or_rollback=state.value,
             msg_id=result.message_id,
             transaction_id=result.transaction_id,

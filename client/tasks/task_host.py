@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import sys
 import threading
 from collections import deque
@@ -25,6 +26,8 @@ import anyio.abc
 from ..checks.misuse import Presentable, wrong_with
 from ..errors import WrongLoopError
 from .task_group import AsyncFunction, TaskGroup
+
+logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """Longest wait for the background tasks when a client is closed; they are cancelled before."""
@@ -120,6 +123,14 @@ class TaskHost:
         self.group.cancel_scope.cancel()
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
             await self._ended.wait()
+
+
+async def guarded(function: AsyncFunction, args: tuple[Any, ...]) -> None:
+    """Run an async function; its error, a bug in this package, is logged: other tasks continue."""
+    try:
+        await function(*args)
+    except Exception:
+        logger.exception("a background task of the client failed: %s", function)
 
 
 class Openable(Presentable):

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from ...grpc_protocol.enums import Code
+from ...grpc_protocol.fields import milliseconds, set_time
+from ...native import extension
 from ...remoting.bodies import SubscriptionData
 from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
 from ...remoting.headers import encode_header
 from ...remoting.headers.consumer import ConsumerSendMsgBackRequestHeader
 from ...remoting.pop_requests import (
@@ -27,35 +30,36 @@ from ...remoting.pop_requests import (
     PopAnswer,
     PopOrder,
     Popped,
-    Settled,
     ack_header,
-    batch_ack_body,
     change_header,
+    dead_letter_header,
     pop_header,
     read_change,
     read_pop,
-    split_batch,
 )
-from ...remoting.receipt import POP_COUNT_MAX, Receipt
+from ...remoting.receipt import POP_COUNT_MAX, Receipt, TopicForm
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..exchange import Exchange
 from ..handle import Handle
-from ..messages import received_message
+from ..link import NoAnswer
+from ..messages import ReceivedMessages, message_id_of
 from ..refused import Refused, refusal_of
 from ..renewals import MessageKey, Renewed
-from ..rules import check_invisible_time, group_of, milliseconds, topic_of
+from ..rules import check_group, check_invisible_time, check_topic, group_of, topic_of
+from ..service import OnBroker
 from ..subscriptions import subscription_of
-from .routes import topic_config
+from .routes import found_topic, reads_of
 from .sending import status_of_all
 
 GIVEN_BACK_MS: Final = 1_000
 """The invisible time of messages whose client no longer waits for them."""
 
+POP_ANSWER_S: Final = 5.0
+"""How long a broker may take for the answer to a pop, besides its wait for messages."""
+
 FROM_END: Final = 1
 """A group that never consumed begins at the end. Source: ConsumeInitMode.MAX."""
-
-DEAD_LETTER_LEVEL: Final = -1
 
 ENTRIES_MAX: Final = 1_024
 """Entries of one request of acknowledgements."""
@@ -69,18 +73,22 @@ NO_TIME: Final = (
 
 
 def refuse_receive(exchange: Exchange, refused: Refused) -> None:
-    """A status, and the time, which ends every answer of a receive."""
+    """A status, and the time, which ends every answer of a receive by a known client."""
+    if refused.code == Code.CLIENT_ID_REQUIRED:
+        exchange.answer_encoded(_status_part(exchange, refused.code, refused.text))
+        return
     _end_receive(exchange, [_status_part(exchange, refused.code, refused.text)])
 
 
-def _status_part(exchange: Exchange, code: Code, text: str = "") -> Any:
-    return exchange.method.answer(status=exchange.status(code, text))
+def _status_part(exchange: Exchange, code: Code, text: str = "") -> bytes:
+    part: bytes = exchange.method.answer(status=exchange.status(code, text)).SerializeToString()
+    return part
 
 
-def _end_receive(exchange: Exchange, parts: list[Any]) -> None:
+def _end_receive(exchange: Exchange, parts: list[bytes]) -> None:
     last = exchange.method.answer()
-    last.delivery_timestamp.FromMilliseconds(exchange.service.now_ms())
-    exchange.answer(*parts, last)
+    set_time(last.delivery_timestamp, exchange.service.now_ms())
+    exchange.answer_encoded(*parts, last.SerializeToString())
 
 
 def receive_message(exchange: Exchange, request: Any) -> None:
@@ -96,11 +104,14 @@ def receive_message(exchange: Exchange, request: Any) -> None:
         least_ms = rules.min_invisible_time_mills_for_recv
         check_invisible_time(invisible_ms, least_ms, rules.max_invisible_time_mills)
     subscription = subscription_of(topic, request.filter_expression)
-    topic_config(exchange, topic)
-    known = service.directory.group(group)
+    on_brokers = found_topic(exchange, topic)
+    if not any(reads_of(config) for _, config in on_brokers):
+        raise Refused(Code.FORBIDDEN, "no readable queue")
+    broker = _broker_of(exchange, on_brokers, request.message_queue)
+    known = service.backend.group(group)
     in_order = known is not None and known.consume_message_orderly
     queue_id = request.message_queue.id if in_order else ANY_QUEUE
-    place = Place(topic, service.broker_name, queue_id)
+    place = Place(topic, broker, queue_id)
     header = pop_header(
         place,
         group,
@@ -109,20 +120,36 @@ def receive_message(exchange: Exchange, request: Any) -> None:
         invisible_ms=invisible_ms,
         poll_ms=poll_ms,
         init_mode=FROM_END,
-        order=PopOrder(request.attempt_id) if in_order else None,
+        order=PopOrder(request.attempt_id or None) if in_order else None,
     )
     receive = _Receive(exchange, place, group, subscription, in_order=in_order)
     receive.renews = request.auto_renew
-    opaque = exchange.ask(RequestCode.POP_MESSAGE, encode_header(header), receive.popped)
+    opaque = exchange.ask(
+        broker,
+        RequestCode.POP_MESSAGE,
+        encode_header(header),
+        receive.popped,
+        # Longer than the client waits: what comes too late is given back.
+        timeout_s=poll_ms / 1000 + POP_ANSWER_S,
+    )
     if not exchange.call.is_answered:
-        exchange.on_cancelled = partial(_give_up, exchange, opaque)
+        exchange.on_cancelled = partial(exchange.client.links.to(broker).withdraw, opaque)
 
 
-def _give_up(exchange: Exchange, opaque: int) -> None:
-    """Have a pop wait no longer, whose client does not."""
-    link = exchange.client.link
-    if exchange.service.directory.withdraw(link.channel, opaque):
-        link.forget(opaque)
+def _broker_of(exchange: Exchange, on_brokers: Sequence[OnBroker], queue: Any) -> str:
+    """The broker of a receive: as its queue says; if it has none of the topic, one after the other.
+
+    Source: ReceiveMessageQueueSelector of ReceiveMessageActivity.java.
+    """
+    if len(on_brokers) == 1:
+        return on_brokers[0].broker
+    wanted = queue.broker.name
+    names = [each.broker for each in on_brokers if reads_of(each.config)]
+    if wanted in names:
+        return str(wanted)
+    if not names:
+        raise Refused(Code.FORBIDDEN, "no readable queue")
+    return names[next(exchange.service.numbers) % len(names)]
 
 
 def _poll_ms(exchange: Exchange, request: Any) -> int:
@@ -179,38 +206,27 @@ class _Receive:
         parts = self._parts(answer, found)
         _end_receive(exchange, parts)
 
-    def _parts(self, answer: RemotingCommand, found: PopAnswer) -> list[Any]:
+    def _parts(self, answer: RemotingCommand, found: PopAnswer) -> list[bytes]:
         exchange = self._exchange
         if answer.code != ResponseCode.SUCCESS:
             if found.is_polling_full:
                 return [_status_part(exchange, Code.TOO_MANY_REQUESTS, "polling full")]
             return [_status_part(exchange, Code.MESSAGE_NOT_FOUND, "no new message")]
-        parts = [
-            exchange.method.answer(message=self._message(each))
-            for each in found.messages
-            if self._is_wanted(each)
-        ]
+        messages = ReceivedMessages(exchange.service.messages, self._place.topic)
+        parts = [self._message(messages, each) for each in found.messages if self._is_wanted(each)]
         if not parts:
             return [_status_part(exchange, Code.MESSAGE_NOT_FOUND, "no match message")]
         return [_status_part(exchange, Code.OK), *parts]
 
-    def _message(self, popped: Popped) -> Any:
+    def _message(self, messages: ReceivedMessages, popped: Popped) -> bytes:
         record, receipt = popped.ext, popped.receipt
-        message = received_message(
-            self._exchange.service.messages,
-            record,
-            self._place.topic,
-            attempt=record.reconsume_times + 1,
-            invisible_ms=receipt.invisible_time,
-        )
         handle = Handle(receipt, record.physical_offset)
-        system = message.system_properties
-        system.receipt_handle = handle.to_text()
+        text = handle.to_text()
         if self.renews:
-            key = MessageKey(self._group, system.message_id, system.receipt_handle)
+            key = MessageKey(self._group, message_id_of(record), text)
             renewed = Renewed(handle, self._exchange.service.now_ms(), self._change)
             self._exchange.client.renewals.add(key, renewed)
-        return message
+        return messages.encode(record, text)
 
     def _change(
         self, handle: Handle, invisible_ms: int, then: Callable[[Handle | None], None]
@@ -221,13 +237,17 @@ class _Receive:
         def changed(answer: RemotingCommand) -> None:
             if answer.code != ResponseCode.SUCCESS:
                 then(None)
-            else:
+                return
+            try:
                 receipt = read_change(answer, handle.receipt)
+            except RequestRefused:  # it has no receipt
+                then(None)
+            else:
                 then(Handle(receipt, handle.physical_offset))
 
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
         command = self._exchange.command(code, encode_header(header))
-        self._exchange.client.link.ask(command, changed)
+        self._exchange.client.links.to(self._place.broker_name).ask(command, changed)
 
     def _is_wanted(self, popped: Popped) -> bool:
         """Settle a message that the client is not given: of another tag, or tried too often.
@@ -237,7 +257,7 @@ class _Receive:
         exchange = self._exchange
         if not popped.is_selected:
             header = ack_header(popped.receipt, self._place.topic, self._group)
-            exchange.tell(RequestCode.ACK_MESSAGE, encode_header(header))
+            exchange.tell(self._place.broker_name, RequestCode.ACK_MESSAGE, encode_header(header))
             return False
         settings = exchange.client.settings
         attempts_max = 0 if settings is None else settings.backoff_policy.max_attempts
@@ -252,66 +272,44 @@ class _Receive:
             header = change_header(
                 popped.receipt, self._place.topic, self._group, GIVEN_BACK_MS, suspend=True
             )
-            self._exchange.tell(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, encode_header(header))
+            code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+            self._exchange.tell(self._place.broker_name, code, encode_header(header))
 
 
 # ---- what becomes of received messages ---------------------------------------------------
 
 
-class _Acks:
-    """The acknowledgements of one request, and the codes of its entries."""
+class _Entries:
+    """The entries of one request of acknowledgements, and their statuses."""
 
     def __init__(self, exchange: Exchange, request: Any, topic: str, group: str) -> None:
         self._exchange = exchange
         self._entries = request.entries
         self._topic, self._group = topic, group
         self._statuses: list[Any] = [None] * len(request.entries)
-        self._open = 0
+        self._open = len(request.entries)
 
     def serve(self) -> None:
-        """Acknowledge each message; those that were popped without order in one request."""
-        now_ms = self._exchange.service.now_ms()
-        batch: list[tuple[int, Settled]] = []
-        alone: list[tuple[int, Receipt]] = []
+        """Acknowledge each message."""
+        exchange = self._exchange
+        now_ms = exchange.service.now_ms()
         for index, entry in enumerate(self._entries):
             try:
                 handle = Handle.from_text(entry.receipt_handle)
                 key = MessageKey(self._group, entry.message_id, entry.receipt_handle)
-                handle = self._exchange.client.renewals.remove(key) or handle
+                handle = exchange.client.renewals.remove(key) or handle
                 handle.check_time(now_ms)
             except Refused as refused:
-                self._statuses[index] = self._exchange.status(refused.code, refused.text)
+                self._note(index, exchange.status(refused.code, refused.text))
                 continue
-            receipt = handle.receipt
-            settled = Settled(self._topic, receipt)
-            if receipt.in_order or not split_batch([settled])[0]:
-                alone.append((index, receipt))
-            else:
-                batch.append((index, settled))
-        if len(batch) == 1:
-            alone.append((batch[0][0], batch[0][1].receipt))
-            batch = []
-        self._open = len(alone) + bool(batch)
-        for index, receipt in alone:
-            header = ack_header(receipt, self._topic, self._group)
-            then = partial(self._acked, [index])
-            self._exchange.ask(RequestCode.ACK_MESSAGE, encode_header(header), then)
-        if batch:
-            name = self._exchange.service.broker_name
-            body = batch_ack_body(name, self._group, [settled for _, settled in batch])
-            then = partial(self._acked, [index for index, _ in batch])
-            self._exchange.ask(RequestCode.BATCH_ACK_MESSAGE, {}, then, body)
-        if not alone and not batch:
-            self._answer()
+            then = partial(self._acked, index)
+            exchange.client.acks.add(exchange, self._topic, self._group, handle.receipt, then)
 
-    def _acked(self, indexes: list[int], answer: RemotingCommand) -> None:
-        if answer.code == ResponseCode.SUCCESS:
-            status = self._exchange.status()
-        else:
-            text = "ack failed: status is abnormal"
-            status = self._exchange.status(Code.INTERNAL_SERVER_ERROR, answer.remark or text)
-        for index in indexes:
-            self._statuses[index] = status
+    def _acked(self, index: int, answer: RemotingCommand) -> None:
+        self._note(index, _status_of_ack(self._exchange, answer))
+
+    def _note(self, index: int, status: Any) -> None:
+        self._statuses[index] = status
         self._open -= 1
         if not self._open:
             self._answer()
@@ -329,6 +327,13 @@ class _Acks:
         )
 
 
+def _status_of_ack(exchange: Exchange, answer: RemotingCommand) -> Any:
+    if answer.code == ResponseCode.SUCCESS:
+        return exchange.status()
+    refused = _abnormal(answer, "ack failed")
+    return exchange.status(Code.INTERNAL_SERVER_ERROR, refused.text)
+
+
 def ack_message(exchange: Exchange, request: Any) -> None:
     """Acknowledge messages."""
     topic, group = topic_of(request.topic), group_of(request.group)
@@ -337,7 +342,66 @@ def ack_message(exchange: Exchange, request: Any) -> None:
     if len(request.entries) > ENTRIES_MAX:
         text = f"{len(request.entries)} entries; at most {ENTRIES_MAX} are taken"
         raise Refused(Code.BAD_REQUEST, text)
-    _Acks(exchange, request, topic, group).serve()
+    _Entries(exchange, request, topic, group).serve()
+
+
+_read_ack = None if extension is None else extension.grpc_ack
+_write_acked = None if extension is None else extension.grpc_acked
+_FORMS: Final = tuple(TopicForm)
+
+
+def ack_usual(exchange: Exchange, data: bytes) -> bool:
+    """Acknowledge the message of an encoded request, if it is as most are; whether it was.
+
+    `ack_message` does the same for all requests.
+    """
+    read = None if _read_ack is None else _read_ack(data)
+    if read is None:
+        return False
+    group, topic, message_id, text, numbers = read
+    start, popped_ms, invisible_ms, revive_queue_id, form, broker, queue_id, offset, _ = numbers
+    if form >= len(_FORMS):
+        return False
+    receipt = Receipt(
+        start, popped_ms, invisible_ms, revive_queue_id, _FORMS[form], broker, queue_id, offset
+    )
+    now_ms = exchange.service.now_ms()
+    if popped_ms + invisible_ms <= now_ms:  # unless it was renewed, it is refused
+        return False
+    check_topic(topic)
+    check_group(group)
+    renewals = exchange.client.renewals
+    if len(renewals):
+        newest = renewals.remove(MessageKey(group, message_id, text))
+        receipt = receipt if newest is None else newest.receipt
+    then = partial(_acked, exchange, message_id, text)
+    exchange.client.acks.add(exchange, topic, group, receipt, then)
+    return True
+
+
+def _acked(exchange: Exchange, message_id: str, handle: str, answer: RemotingCommand) -> None:
+    """Answer the acknowledgement of one message."""
+    service = exchange.service
+    if answer.code == ResponseCode.SUCCESS and _write_acked is not None:
+        exchange.answer_encoded(_write_acked(service.ok_encoded, message_id, handle))
+        return
+    status = _status_of_ack(exchange, answer)
+    entry = service.messages.AckMessageResultEntry(
+        message_id=message_id, receipt_handle=handle, status=status
+    )
+    of_all = exchange.status(Code(status.code))
+    exchange.answer(exchange.method.answer(status=of_all, entries=[entry]))
+
+
+_NAMED: Final = (ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_BUSY)
+"""Codes of brokers that a client has to know, of requests whose others the proxy puts into one."""
+
+
+def _abnormal(answer: RemotingCommand, what: str) -> Refused:
+    """What a broker's refusal to settle a message says to a client."""
+    if answer.code in _NAMED or isinstance(answer, NoAnswer):
+        return refusal_of(answer)
+    return Refused(Code.INTERNAL_SERVER_ERROR, f"{what}: status is abnormal")
 
 
 def _settled(exchange: Exchange, request: Any, group: str) -> Handle:
@@ -359,48 +423,51 @@ def change_invisible_duration(exchange: Exchange, request: Any) -> None:
     )
 
     def changed(answer: RemotingCommand) -> None:
+        if answer.code != ResponseCode.SUCCESS:
+            raise _abnormal(answer, "changeInvisibleDuration failed")
         receipt = read_change(answer, handle.receipt)
         exchange.succeed(receipt_handle=Handle(receipt, handle.physical_offset).to_text())
 
     code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-    exchange.ask_for_success(code, encode_header(header), changed)
+    exchange.ask(handle.receipt.broker_name, code, encode_header(header), changed)
 
 
 def forward_to_dead_letter_queue(exchange: Exchange, request: Any) -> None:
     """Make a received message a dead letter."""
     topic, group = topic_of(request.topic), group_of(request.group)
     handle = _settled(exchange, request, group)
+    broker, code = handle.receipt.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK
     header = _dead_letter_header(handle, topic, group, request.message_id)
 
     def buried(answer: RemotingCommand) -> None:
         ack = ack_header(handle.receipt, topic, group)
-        exchange.tell(RequestCode.ACK_MESSAGE, encode_header(ack))
+        exchange.tell(broker, RequestCode.ACK_MESSAGE, encode_header(ack))
         exchange.succeed()
 
-    exchange.ask_for_success(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header), buried)
+    exchange.ask_for_success(broker, code, encode_header(header), buried)
 
 
 def bury(exchange: Exchange, handle: Handle, topic: str, group: str, message_id: str) -> None:
     """Make a popped message a dead letter, whatever becomes of the call."""
+    broker = handle.receipt.broker_name
     header = _dead_letter_header(handle, topic, group, message_id)
 
     def buried(answer: RemotingCommand) -> None:
         if answer.code == ResponseCode.SUCCESS:
             ack = ack_header(handle.receipt, topic, group)
-            exchange.tell(RequestCode.ACK_MESSAGE, encode_header(ack))
+            exchange.tell(broker, RequestCode.ACK_MESSAGE, encode_header(ack))
 
     command = exchange.command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
-    exchange.client.link.ask(command, buried)
+    exchange.client.links.to(broker).ask(command, buried)
 
 
 def _dead_letter_header(
     handle: Handle, topic: str, group: str, message_id: str
 ) -> ConsumerSendMsgBackRequestHeader:
-    return ConsumerSendMsgBackRequestHeader(
-        offset=handle.physical_offset,
-        group=group,
-        delay_level=DEAD_LETTER_LEVEL,
-        origin_msg_id=message_id,
-        origin_topic=handle.receipt.form.real_topic(topic, group),
-        max_reconsume_times=0,
+    return dead_letter_header(
+        handle.receipt,
+        topic,
+        group,
+        physical_offset=handle.physical_offset,
+        message_id=message_id,
     )

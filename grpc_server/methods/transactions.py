@@ -1,4 +1,4 @@
-"""EndTransaction, and what the broker asks clients: checks, stacks, test deliveries.
+"""EndTransaction, and what brokers ask clients: checks, stacks, test deliveries.
 
 A transaction's id says where its half message is, so the service keeps nothing of it. Apache's
 proxy keeps a table, and refuses an end that comes after its restart.
@@ -10,7 +10,7 @@ Source: proxy/grpc/v2/transaction/EndTransactionActivity.java, channel/GrpcClien
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...grpc_protocol.enums import Code, TransactionResolution, TransactionSource
@@ -27,12 +27,14 @@ from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from ..client import Client
 from ..exchange import Exchange
+from ..link import Link
 from ..messages import received_message
 from ..refused import Refused
 from ..rules import topic_of
 from ..service import Service
 
 _ID: Final = re.compile(r"([0-9A-F]{1,16})-([0-9A-F]{1,16})-(.{1,255})")
+_UNKNOWN: Final = "cannot found transaction data"
 _OFFSET_MAX: Final = (1 << 63) - 1
 
 _RESOLUTIONS: Final = {
@@ -57,10 +59,10 @@ def transaction_id(broker_name: str, physical_offset: int, queue_offset: int) ->
 def _half_of(text: str) -> _Half:
     found = _ID.fullmatch(text)
     if found is None:
-        raise Refused(Code.INVALID_TRANSACTION_ID, f"{text[:100]!r} is no transaction id")
+        raise Refused(Code.INTERNAL_SERVER_ERROR, _UNKNOWN)
     half = _Half(found[3], int(found[1], 16), int(found[2], 16))
     if max(half.physical_offset, half.queue_offset) > _OFFSET_MAX:
-        raise Refused(Code.INVALID_TRANSACTION_ID, f"{text[:100]!r} is no transaction id")
+        raise Refused(Code.INTERNAL_SERVER_ERROR, _UNKNOWN)
     return half
 
 
@@ -68,7 +70,7 @@ def end_transaction(exchange: Exchange, request: Any) -> None:
     """Commit a transaction, or roll it back."""
     topic = topic_of(request.topic)
     if not request.transaction_id.strip():
-        raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be blank")
+        raise Refused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
     half = _half_of(request.transaction_id)
     if request.resolution not in _RESOLUTIONS:
         # The client does not know yet: the broker, which would not answer, will ask again.
@@ -85,23 +87,23 @@ def end_transaction(exchange: Exchange, request: Any) -> None:
         topic=topic,
     )
     exchange.ask_for_success(
-        RequestCode.END_TRANSACTION, encode_header(header), lambda answer: exchange.succeed()
+        half.broker_name,
+        RequestCode.END_TRANSACTION,
+        encode_header(header),
+        lambda answer: exchange.succeed(),
     )
 
 
-# ---- what the broker asks ----------------------------------------------------------------
+# ---- what brokers ask --------------------------------------------------------------------
 
 
-def broker_asks(service: Service, client: Client, command: RemotingCommand) -> None:
-    """Pass a request of the broker on to a client, as a command of its stream."""
-    if command.code == RequestCode.CHECK_TRANSACTION_STATE:
-        _check_transaction(service, client, command)
-    elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-        _print_stack(service, client, command)
-    elif command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
-        _verify_message(service, client, command)
+def broker_asks(service: Service, client: Client, link: Link, command: RemotingCommand) -> None:
+    """Pass a request of a broker on to a client, as a command of its stream."""
+    serve = _SERVED.get(command.code)
+    if serve is not None:
+        serve(service, client, link, command)
     elif not command.is_oneway:
-        client.link.answer(
+        link.answer(
             command.answer(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f"a gRPC client is not asked with code {command.code}",
@@ -117,16 +119,16 @@ def _tell(service: Service, client: Client, **command: Any) -> bool:
     return True
 
 
-def _check_transaction(service: Service, client: Client, command: RemotingCommand) -> None:
+def _check_transaction(
+    service: Service, client: Client, link: Link, command: RemotingCommand
+) -> None:
     header = decode(CheckTransactionStateRequestHeader, command.ext_fields)
     for record in decode_messages(command.body, inflate=False):
-        message = received_message(
-            service.messages, record, record.topic, attempt=1, invisible_ms=0
-        )
+        message = received_message(service.messages, record, record.topic, attempt=1)
         order = service.messages.RecoverOrphanedTransactionCommand(
             message=message,
             transaction_id=transaction_id(
-                service.broker_name, header.commit_log_offset, header.tran_state_table_offset
+                link.broker, header.commit_log_offset, header.tran_state_table_offset
             ),
         )
         _tell(service, client, recover_orphaned_transaction_command=order)
@@ -138,18 +140,18 @@ class RunningInfoOfGrpc(Body):
     jstack: str = ""
 
 
-def _print_stack(service: Service, client: Client, command: RemotingCommand) -> None:
+def _print_stack(service: Service, client: Client, link: Link, command: RemotingCommand) -> None:
     nonce = str(next(service.numbers))
 
     def reported(report: Any) -> None:
         stack = report.thread_stack_trace.thread_stack_trace
-        client.link.answer(command.answer(body=RunningInfoOfGrpc(jstack=stack).to_body()))
+        link.answer(command.answer(body=RunningInfoOfGrpc(jstack=stack).to_body()))
 
     order = service.messages.PrintThreadStackTraceCommand(nonce=nonce)
     if _tell(service, client, print_thread_stack_trace_command=order):
         _wait_for_report(client, nonce, reported)
     else:
-        _answer_no_stream(client, command)
+        _answer_no_stream(client, link, command)
 
 
 class ConsumedDirectly(Body):
@@ -162,7 +164,7 @@ class ConsumedDirectly(Body):
     spent_time_mills: int = 0
 
 
-def _verify_message(service: Service, client: Client, command: RemotingCommand) -> None:
+def _verify_message(service: Service, client: Client, link: Link, command: RemotingCommand) -> None:
     nonce = str(next(service.numbers))
 
     def reported(report: Any) -> None:
@@ -171,20 +173,24 @@ def _verify_message(service: Service, client: Client, command: RemotingCommand) 
             consume_result="CR_SUCCESS" if is_consumed else "CR_LATER",
             remark=report.status.message,
         )
-        client.link.answer(command.answer(body=result.to_body()))
+        link.answer(command.answer(body=result.to_body()))
 
     for record in decode_messages(command.body, inflate=False):
-        message = received_message(
-            service.messages, record, record.topic, attempt=record.reconsume_times + 1,
-            invisible_ms=0,
-        )  # fmt: skip
+        attempt = record.reconsume_times + 1
+        message = received_message(service.messages, record, record.topic, attempt=attempt)
         order = service.messages.VerifyMessageCommand(nonce=nonce, message=message)
         if _tell(service, client, verify_message_command=order):
             _wait_for_report(client, nonce, reported)
         else:
-            _answer_no_stream(client, command)
+            _answer_no_stream(client, link, command)
         return
 
+
+_SERVED: Final[Mapping[int, Callable[[Service, Client, Link, RemotingCommand], None]]] = {
+    RequestCode.CHECK_TRANSACTION_STATE: _check_transaction,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: _print_stack,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: _verify_message,
+}
 
 REPORTS_MAX: Final = 100
 """What the broker may have asked a client that it has not reported; the oldest is forgotten."""
@@ -196,6 +202,6 @@ def _wait_for_report(client: Client, nonce: str, reported: Callable[[Any], None]
     client.reports[nonce] = reported
 
 
-def _answer_no_stream(client: Client, command: RemotingCommand) -> None:
+def _answer_no_stream(client: Client, link: Link, command: RemotingCommand) -> None:
     text = f"the client {client.id} has no telemetry stream now"
-    client.link.answer(command.answer(ResponseCode.SYSTEM_ERROR, text))
+    link.answer(command.answer(ResponseCode.SYSTEM_ERROR, text))

@@ -60,7 +60,7 @@ class FilterServer:
         self.address = ""
         self._knows_all = knows_all
         self._without = without
-        self._loop = LoopThread("filter-server")
+        self._loop = LoopThread("trocket-broker-filter-server")
         self._door = trio.CancelScope()
 
     def __enter__(self) -> FilterServer:

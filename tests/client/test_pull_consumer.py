@@ -129,7 +129,6 @@ def test_one_pull_reports_the_range_of_the_queue(
     play(scenario)
 
 
-@pytest.mark.usefixtures("slow_turns_unlogged")
 @pytest.mark.parametrize(
     "ask",
     [
@@ -187,7 +186,6 @@ async def test_closing_ends_a_poll_that_waits_without_limit(
             await poll()
 
 
-@pytest.mark.usefixtures("slow_turns_unlogged")
 async def test_a_topic_may_be_left_before_its_first_pull(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,24 +10,24 @@ from typing import Final
 from trocket.broker.sending.send_batch import batch_ids
 from trocket.broker.waiting.pull import Pull
 from trocket.broker.waiting.pull_request_hold import HeldPull
-from trocket.client.core import send_header
-from trocket.client.core.send_header import SendPayload, SendTemplate
 from trocket.common.message_properties import pure_find_property
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension
-from trocket.remoting import codec, message_codec
+from trocket.remoting import codec, message_codec, send_template
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.message_codec import encode_record
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import Numbers, template_of
+from trocket.remoting.send_template import SendPayload, SendTemplate
 from trocket.store.format import UNIT
 from trocket.store.index.index_backlog import IndexItem
 from trocket.store.index.index_entries import entries_of_items
 from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
 
 from ..native.frames import JSON, ROCKETMQ, frame, odd_json_frame, whole
+from ..native.grpc_twins import ack_request, check_ack, check_received, check_send, send_request
 from ..native.player import PEERS, play
 from ..native.test_json_header import check, fields_of
 from ..native.traffic import KINDS, Traffic
@@ -127,14 +127,27 @@ def send_frames(random: Random, material: Material, extension: Extension) -> Non
 
 
 def _send_frame(payload: SendPayload, opaque: int, extension: Extension | None) -> object:
-    kept = send_header._send_frame
-    send_header._send_frame = None if extension is None else extension.send_frame
+    kept = send_template._send_frame
+    send_template._send_frame = None if extension is None else extension.send_frame
     try:
         return SendTemplate("Topic", "Group").encode(payload, 1, "broker", opaque)
     except LocalProtocolError as error:
         return str(error)
     finally:
-        send_header._send_frame = kept
+        send_template._send_frame = kept
+
+
+def grpc_sends(random: Random, material: Material, extension: Extension) -> None:
+    """A gRPC client's send, usual or damaged."""
+    data = send_request(random)
+    check_send(data if random.random() < 0.5 else mutated(random, data), extension)
+
+
+def grpc_receives(random: Random, material: Material, extension: Extension) -> None:
+    """A message for a gRPC client, and an acknowledgement, usual or damaged."""
+    check_received(random, extension)
+    data = ack_request(random)
+    check_ack(data if random.random() < 0.5 else mutated(random, data), extension)
 
 
 def index(random: Random, material: Material, extension: Extension) -> None:
@@ -283,6 +296,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (json_headers, 100), (find_property, 200), (records, 100), (send_frames, 100),
+    (grpc_sends, 200), (grpc_receives, 100),
     (batches, 50), (plain_batches, 50), (sends, 50), (puts, 50), (transactions, 50),
     (deliveries, 50), (index, 50), (answers, 50), (pulls, 100), (joins, 100), (arguments, 200),
     (broker, 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from random import Random
 
@@ -25,6 +26,7 @@ from .client import SEND, TELEMETRY, Answer, Client, headers_of
 
 ENGINES = [Ngh2Engine, H2Engine]
 PATHS = (SEND, TELEMETRY)
+SIZE_MAX = 8 * 1024 * 1024
 
 
 class Pair:
@@ -32,9 +34,7 @@ class Pair:
 
     def __init__(self, engine: Callable[[], Engine], *, window: int | None = None) -> None:
         self.client = Client(window=window)
-        self.session = GrpcSession(
-            engine(), PATHS, streams={TELEMETRY}, message_size_max=8 * 1024 * 1024
-        )
+        self.session = GrpcSession(engine(), PATHS, streams={TELEMETRY}, message_size_max=SIZE_MAX)
         self.events: list[SessionEvent] = []
         self.exchange()
 
@@ -120,28 +120,27 @@ def test_messages_come_in_any_parts(engine: Callable[[], Engine], seed: int) -> 
 
 
 REFUSED = [
-    pytest.param("/a.B/C", {}, "12", "there is no method /a.B/C", id="unknown method"),
-    pytest.param("/", {}, "12", "there is no method /", id="no path"),
-    pytest.param(SEND, {"grpc-encoding": "gzip"}, "12", "gzip is not read", id="encoding"),
+    pytest.param("/a.B/C", {}, "12", "Method not found: a.B/C", id="unknown method"),
+    pytest.param("/", {}, "12", "Method not found:", id="no path"),
+    pytest.param(SEND, {"grpc-encoding": "x"}, "12", "find decompressor for x", id="encoding"),
     pytest.param(SEND, {"grpc-timeout": "3"}, "13", "is no grpc-timeout", id="timeout"),
     pytest.param(SEND, {"grpc-timeout": "123456789S"}, "13", "no grpc-timeout", id="long timeout"),
-    pytest.param(SEND, {":method": "GET"}, None, None, id="GET"),
-    pytest.param(SEND, {"content-type": "text/html"}, None, None, id="content"),
+    pytest.param(SEND, {":method": "GET"}, "13", "Method 'GET' is not supported", id="GET"),
+    pytest.param(SEND, {"content-type": "text/html"}, "13", "'text/html' is not", id="content"),
 ]
 
 
 @pytest.mark.parametrize(("path", "more", "status", "text"), REFUSED)
 def test_what_is_no_call_is_refused(
-    pair: Pair, path: str, more: dict[str, str], status: str | None, text: str | None
+    pair: Pair, path: str, more: dict[str, str], status: str, text: str
 ) -> None:
     stream = pair.client.call(path, b"x", headers=headers_of(path, *more.items()))
     assert pair.exchange() == []
     answer = pair.answer(stream)
     assert (answer.status, answer.has_ended, answer.body) == (status, True, b"")
-    if text is None:
-        assert answer.headers[":status"] in ("405", "415")
-    else:
-        assert text in answer.headers["grpc-message"]
+    assert text in answer.headers["grpc-message"]
+    of_http = {"GET": "405", "text/html": "415"}
+    assert answer.headers[":status"] == of_http.get(next(iter(more.values()), ""), "200")
     again = pair.client.call(SEND, b"y")
     ((call, _),) = pair.asked()
     pair.session.answer(call, b"served")
@@ -149,14 +148,65 @@ def test_what_is_no_call_is_refused(
     assert pair.answer(again).messages == [b"served"]
 
 
+def compressed(data: bytes) -> bytes:
+    """A message as a client sends it that compresses by gzip."""
+    return b"\1" + with_prefixes([gzip.compress(data, mtime=0)])[1:]
+
+
+GZIPPED = {"grpc-encoding": "gzip"}
+
+
+def test_compressed_messages_are_inflated(pair: Pair) -> None:
+    headers = headers_of(SEND, *GZIPPED.items())
+    for body, message in ((compressed(b"x" * 1000), b"x" * 1000), (with_prefixes([b"y"]), b"y")):
+        stream = pair.client.call(SEND, ends=False, headers=headers)
+        pair.client.connection.send_data(stream, body, end_stream=True)
+        assert [found for _, found in pair.asked()] == [message]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (compressed(b"x" * 100)[:-4], "13", "ends within"),
+        (b"\1" + with_prefixes([b"abc"])[1:], "13", "no gzip"),
+        (b"\1" + with_prefixes([gzip.compress(b"x" * 100, mtime=0)[:-4]])[1:], "13", "is cut off"),
+        (compressed(bytes(SIZE_MAX + 1)), "8", "are not read"),
+        (b"\2" + with_prefixes([b"abc"])[1:], "13", "has no grpc-encoding"),
+    ],
+)
+def test_what_cannot_be_inflated_is_refused(
+    pair: Pair, body: bytes, status: str, text: str
+) -> None:
+    headers = headers_of(SEND, *GZIPPED.items())
+    stream = pair.client.call(SEND, ends=False, headers=headers)
+    pair.client.connection.send_data(stream, body, end_stream=True)
+    assert not [each for each in pair.exchange() if isinstance(each, Asked)]
+    answer = pair.answer(stream)
+    assert (answer.status, text in answer.headers["grpc-message"]) == (status, True)
+
+
+def test_what_is_inflated_at_once_is_limited(pair: Pair) -> None:
+    headers = headers_of(SEND, *GZIPPED.items())
+    streams = []
+    for _ in range(3):
+        streams.append(pair.client.call(SEND, ends=False, headers=headers))
+        body = compressed(bytes(SIZE_MAX // 2))
+        pair.client.connection.send_data(streams[-1], body[:-1])
+    pair.exchange()
+    for stream in streams:
+        pair.client.connection.send_data(stream, body[-1:], end_stream=True)
+    assert len(pair.asked()) == 2
+    assert pair.answer(streams[2]).status == "8"
+
+
 BODIES = [
-    pytest.param(b"", "13", "has no message", id="none"),
+    pytest.param(b"", "13", "without a request", id="none"),
     pytest.param(b"\0\0\0\0\5abc", "13", "ends within a message", id="cut off"),
     pytest.param(b"\0\0", "13", "ends within a message", id="cut off in the prefix"),
-    pytest.param(b"\1\0\0\0\1a", "12", "compressed messages are not read", id="compressed"),
-    pytest.param(b"\7\0\0\0\1a", "12", "compressed messages are not read", id="odd flag"),
+    pytest.param(b"\1\0\0\0\1a", "13", "has no grpc-encoding", id="compressed"),
+    pytest.param(b"\7\0\0\0\1a", "13", "has no grpc-encoding", id="odd flag"),
     pytest.param(b"\0\xff\xff\xff\xff", "8", "a message of 4294967295 bytes", id="4 GiB"),
-    pytest.param(with_prefixes([b"a", b"b"]), "13", "more than one message", id="two"),
+    pytest.param(with_prefixes([b"a", b"b"]), "13", "Too many requests", id="two"),
 ]
 
 

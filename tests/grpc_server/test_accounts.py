@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+import trio
 
 from trocket import Credentials
 from trocket.client import Admin
@@ -29,6 +30,7 @@ def guarded() -> Iterator[Broker]:
     with Broker(config=CONFIG) as broker:
         broker.create_topic("Open", queues=1)
         broker.create_topic("Closed", queues=1)
+        trio.run(create_users, broker)
         yield broker
 
 
@@ -36,8 +38,7 @@ def allowed(resource: str, action: str) -> PolicyEntryInfo:
     return PolicyEntryInfo(resource=resource, actions=[action], decision="Allow")
 
 
-@pytest.fixture
-async def users(guarded: Broker) -> None:
+async def create_users(guarded: Broker) -> None:
     """Two users: `sender` may send to Open, `reader` may consume it in the group Readers."""
     root = Credentials("root", "rootsecret")
     async with Admin(guarded.url, credentials=root) as admin:
@@ -60,7 +61,7 @@ def test_who_does_not_sign_is_refused(guarded: Broker) -> None:
                 list(caller.telemetry([caller.producer_settings("Open")]))
 
 
-async def test_a_user_may_do_what_the_rules_say(guarded: Broker, users: None) -> None:
+async def test_a_user_may_do_what_the_rules_say(guarded: Broker) -> None:
     with (
         Caller(guarded.broker_address, "s", credentials=("sender", "sendersecret")) as sender,
         Caller(guarded.broker_address, "r", credentials=("reader", "readersecret")) as reader,
@@ -100,3 +101,15 @@ def test_a_signature_of_gos_client_is_read() -> None:
     assert signed.access_key == "AK"
     assert not is_genuine(signed, "secret", {})
     assert MESSAGES.Status(code=20000).code == 20000
+
+
+async def test_an_account_cannot_speak_for_the_client_of_another(guarded: Broker) -> None:
+    with (
+        Caller(guarded.broker_address, "same@1", credentials=("sender", "sendersecret")) as sender,
+        Caller(guarded.broker_address, "same@1", credentials=("reader", "readersecret")) as reader,
+    ):
+        commands = [sender.producer_settings("Open")]
+        assert next(iter(sender.telemetry(commands))).status.code == 20000
+        for method in ("Heartbeat", "NotifyClientTermination"):
+            assert reader.call(method).status.code == 40015
+        assert sender.call("Heartbeat").status.code == 20000

@@ -73,19 +73,67 @@ def status_of(stream: Any) -> tuple[grpc.StatusCode, str]:
 @pytest.mark.parametrize(
     "command",
     [
-        {},
         {"settings": {}},
-        {"verify_message_result": {"nonce": "1"}},
         {"settings": {"publishing": {"topics": [{"name": "a b"}]}}},
         {"settings": {"subscription": {"group": {"name": ""}}}},
         {"settings": {"publishing": {}, "client_properties": {"a": "x" * 5000}}},
+        {"settings": {"client_type": 5, "subscription": {"group": {"name": "G"}}}},
     ],
 )
-def test_a_stream_begins_with_settings(caller: Caller, command: dict[str, Any]) -> None:
+def test_settings_that_are_refused_end_the_stream(caller: Caller, command: dict[str, Any]) -> None:
     stream = caller.telemetry([MESSAGES.TelemetryCommand(**command)])
     code, text = status_of(stream)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert text
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"subscription": {"group": {"name": "G"}}}, "Client type is not consumer, type: CLIENT_"),
+        ({"client_type": 9, "subscription": {"group": {"name": "G"}}}, "type: UNRECOGNIZED"),
+        ({"client_type": 9, "publishing": {}}, "Can't get the number of an unknown enum value."),
+    ],
+)
+def test_settings_of_no_client_are_the_proxys_error(
+    caller: Caller, settings: dict[str, Any], text: str
+) -> None:
+    code, found = status_of(caller.telemetry([MESSAGES.TelemetryCommand(settings=settings)]))
+    assert code is grpc.StatusCode.INTERNAL
+    assert found.startswith("process client telemetryCommand failed. ")
+    assert text in found
+
+
+def test_commands_that_mean_nothing_to_a_server_are_passed_over(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.create_topic("Over")
+    others: tuple[dict[str, Any], ...] = (
+        {},
+        {"verify_message_result": {"nonce": "1"}},
+        {"status": {"code": 20000}},
+    )
+    commands = Commands(*(MESSAGES.TelemetryCommand(**each) for each in others))
+    commands.put(caller.producer_settings("Over"))
+    assert next(iter(caller.telemetry(commands))).status.code == 20000
+    commands.put(None)
+
+
+def test_a_stream_without_a_command_ends_with_its_client(caller: Caller) -> None:
+    assert list(caller.telemetry([])) == []
+
+
+@pytest.mark.parametrize(("client_type", "code"), [(0, 40015), (2, 40003), (4, 40015), (1, 20000)])
+def test_a_heartbeat_is_that_of_the_clients_type(
+    broker: Broker, caller: Caller, client_type: int, code: int
+) -> None:
+    broker.create_topic("Beating")
+    settings = {"client_type": client_type, "publishing": {"topics": [{"name": "Beating"}]}}
+    commands = Commands(MESSAGES.TelemetryCommand(settings=settings))
+    next(iter(caller.telemetry(commands)))
+    for method in ("Heartbeat", "NotifyClientTermination"):
+        assert caller.call(method).status.code == code
+    commands.put(None)
 
 
 def test_a_client_without_settings_is_unknown(caller: Caller) -> None:
@@ -170,14 +218,25 @@ def test_transactions_are_committed_rolled_back_and_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "x", "1-2-", "G-1-b", "0" * 17 + "-1-b", "F" * 16 + "-1-b"]
+    ("text", "code"),
+    [
+        ("", 40008),
+        (" ", 40008),
+        ("x", 50001),
+        ("1-2-", 50001),
+        ("G-1-b", 50001),
+        ("0" * 17 + "-1-b", 50001),
+        ("F" * 16 + "-1-b", 50001),
+    ],
 )
-def test_what_is_no_transaction_id_is_refused(broker: Broker, caller: Caller, text: str) -> None:
+def test_what_is_no_transaction_id_is_refused(
+    broker: Broker, caller: Caller, text: str, code: int
+) -> None:
     broker.create_topic("Deals", message_type="TRANSACTION")
     answer = caller.call(
         "EndTransaction", topic={"name": "Deals"}, transaction_id=text, resolution=1
     )
-    assert answer.status.code == 40008
+    assert answer.status.code == code
 
 
 def test_a_transaction_that_is_not_decided_yet_stays_open(broker: Broker, caller: Caller) -> None:
@@ -213,3 +272,66 @@ async def test_the_broker_asks_a_consumer_for_its_stacks(broker: Broker) -> None
             info = await admin.running_info("AskedGroup", "asked@1", with_stacks=True)
         assert info.stacks == "main: waits"
         commands.put(None)
+
+
+async def test_a_client_is_one_on_all_its_connections(broker: Broker) -> None:
+    broker.create_topic("Spread")
+    broker.create_group("SpreadGroup", retry_max_times=0)
+    with (
+        Caller(broker.broker_address, "spread@1") as first,
+        Caller(broker.broker_address, "spread@1") as second,
+    ):
+        commands = Commands(first.consumer_settings("SpreadGroup", "Spread"))
+        assert next(iter(first.telemetry(commands))).status.code == 20000
+        for caller in (second, first, second):
+            assert caller.call("Heartbeat", group={"name": "SpreadGroup"}).status.code == 20000
+        async with Admin(broker.url) as admin:
+            members = await admin.clients("SpreadGroup")
+            assert [each.client_id for each in members.clients] == ["spread@1"]
+            first.send("Spread", b"tried once")
+            (received,) = second.receive("Spread", "SpreadGroup")
+            changed = second.call(
+                "ChangeInvisibleDuration",
+                group={"name": "SpreadGroup"},
+                topic={"name": "Spread"},
+                receipt_handle=received.system_properties.receipt_handle,
+                message_id="01AB",
+                invisible_duration={"seconds": 1},
+            )
+            assert changed.status.code == 20000
+            # The settings of the other connection say how often it may be tried.
+            assert second.receive("Spread", "SpreadGroup") == []
+            assert [each.body for each in broker.messages("%DLQ%SpreadGroup")] == [b"tried once"]
+            ended = second.call("NotifyClientTermination", group={"name": "SpreadGroup"})
+            assert ended.status.code == 20000
+            assert first.call("Heartbeat", group={"name": "SpreadGroup"}).status.code == 40015
+            assert (await admin.clients("SpreadGroup")).clients == ()
+        commands.put(None)
+
+
+def test_checks_arrive_whichever_connection_the_producer_sent_by() -> None:
+    with (
+        Broker() as broker,
+        Caller(broker.broker_address, "spread@1") as first,
+        Caller(broker.broker_address, "spread@1") as second,
+    ):
+        broker.create_topic("Deals", message_type="TRANSACTION")
+        commands = Commands(first.producer_settings("Deals"))
+        stream = iter(first.telemetry(commands, 60))
+        assert next(stream).status.code == 20000
+        assert second.call("Heartbeat").status.code == 20000
+        half_message(second, "Deals", b"asked")
+        broker.advance(seconds=120)
+        assert next(stream).recover_orphaned_transaction_command.message.body == b"asked"
+        commands.put(None)
+
+
+def test_a_client_whose_stream_has_ended_is_still_known(broker: Broker) -> None:
+    broker.create_topic("Left")
+    with Caller(broker.broker_address, "left@1") as second:
+        with Caller(broker.broker_address, "left@1") as first:
+            commands = Commands(first.consumer_settings("LeftGroup", "Left"))
+            assert next(iter(first.telemetry(commands))).status.code == 20000
+            assert second.call("Heartbeat", group={"name": "LeftGroup"}).status.code == 20000
+            commands.put(None)
+        assert second.call("Heartbeat", group={"name": "LeftGroup"}).status.code == 20000

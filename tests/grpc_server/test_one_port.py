@@ -41,7 +41,7 @@ def test_grpc_by_tls_and_remoting_without_it_on_one_port(tmp_path: Path) -> None
 
 
 def test_without_the_packages_a_grpc_client_is_refused_and_the_log_says_why(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Broker() as other:
         other.create_topic("T")
@@ -55,9 +55,11 @@ def test_without_the_packages_a_grpc_client_is_refused_and_the_log_says_why(
         assert [each.body for each in other.messages("T")] == [b"as before"]
 
 
-def test_a_name_server_says_where_to_connect(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Caller(broker.namesrv_address) as caller, pytest.raises(grpc.RpcError):
+def test_a_name_server_says_where_to_connect(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        Broker() as broker,
+        Caller(broker.namesrv_address) as caller,
+        pytest.raises(grpc.RpcError),
+    ):
         caller.call("SendMessage", 5, messages=[message("T")])
     assert "let the client connect to a broker's address" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 
 from trocket import Message
 from trocket.blocking import Producer
-from trocket.grpc_server.methods.receiving import Handle
+from trocket.grpc_server.handle import Handle
 from trocket.testing import Broker
 
 from .caller import Caller, receive_fields
@@ -18,7 +18,7 @@ from .caller import Caller, receive_fields
 BODY = b"a body that zlib makes shorter " * 200
 
 
-def begun(broker: Broker, caller: Caller, topic: str, **attributes: str) -> None:
+def begun(broker: Broker, caller: Caller, topic: str, **attributes: Any) -> None:
     """Create a topic, and have the group G begin there."""
     broker.create_topic(topic, queues=1, **attributes)
     assert caller.receive(topic, "G") == []
@@ -42,13 +42,12 @@ def test_a_received_message_is_complete(broker: Broker, caller: Caller) -> None:
     (message,) = caller.receive("Complete", "G")
     system = message.system_properties
     assert (message.topic.name, message.body) == ("Complete", b"hello")
-    assert dict(message.user_properties) == {"colour": "red"}
+    assert dict(message.user_properties) == {"colour": "red", "TRACE_CONTEXT": "t"}
     assert (system.message_id, system.tag, list(system.keys)) == ("01EE", "a", ["k1", "k2"])
     assert system.body_digest.type == 2
     assert system.body_digest.checksum == hashlib.md5(b"hello").hexdigest().upper()
     assert (system.body_encoding, system.message_type, system.delivery_attempt) == (1, 1, 1)
     assert (system.queue_id, system.queue_offset, system.trace_context) == (0, 0, "t")
-    assert system.invisible_duration.seconds == 15
     assert system.born_host
     assert system.store_host
     assert ack(caller, "Complete", message).status.code == 20000
@@ -167,6 +166,55 @@ def test_a_body_that_grpc_clients_cannot_read_is_decompressed(
     (message,) = caller.receive("Compressed", "G")
     assert message.body == BODY
     assert message.system_properties.body_encoding == 1
+
+
+def test_a_damaged_body_does_not_hold_up_the_messages_beside_it(
+    broker: Broker, caller: Caller
+) -> None:
+    begun(broker, caller, "Damaged")
+    caller.send("Damaged", b"no gzip", body_encoding=2)
+    caller.send("Damaged", b"whole")
+    found = {each.body: each.system_properties.body_encoding for each in received(caller)}
+    assert found == {b"no gzip": 2, b"whole": 1}
+
+
+def received(caller: Caller) -> list[Any]:
+    return caller.receive("Damaged", "G")
+
+
+def test_receives_in_order_without_an_attempt_wait_for_one_another(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.create_group("InLine", consume_message_orderly=True)
+    broker.create_topic("Ordered", queues=1, message_type="FIFO")
+    queue = {"topic": {"name": "Ordered"}, "id": 0}
+    caller.receive("Ordered", "InLine", message_queue=queue)
+    for body in (b"1", b"2"):
+        caller.send("Ordered", body, message_type=2, message_group="g")
+
+    def next_one() -> list[Any]:
+        return caller.receive("Ordered", "InLine", message_queue=queue, batch_size=1)
+
+    (first,) = next_one()
+    assert next_one() == []
+    handle = first.system_properties.receipt_handle
+    fields = {"group": {"name": "InLine"}, "topic": {"name": "Ordered"}, "receipt_handle": handle}
+    assert caller.call("ChangeInvisibleDuration", **fields).status.code == 20000
+    (again,) = next_one()
+    assert (again.body, again.system_properties.delivery_attempt) == (b"1", 2)
+
+
+def test_a_client_without_an_id_gets_its_status_alone(broker: Broker) -> None:
+    with Caller(broker.broker_address, "") as caller:
+        (part,) = caller.call("ReceiveMessage", **receive_fields("T", "G"))
+    assert part.status.code == 40017
+
+
+@pytest.mark.parametrize("perm", [0, 2])
+def test_a_topic_that_cannot_be_read_is_refused(broker: Broker, caller: Caller, perm: int) -> None:
+    broker.create_topic(f"Read{perm}", perm=perm)
+    parts = caller.call("ReceiveMessage", **receive_fields(f"Read{perm}", "G"))
+    assert (parts[0].status.code, parts[0].status.message) == (40300, "no readable queue")
 
 
 @pytest.mark.parametrize(

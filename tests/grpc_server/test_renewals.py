@@ -24,7 +24,7 @@ from trocket.remoting.receipt import Receipt, TopicForm
 
 from ..kit import embedded_broker
 from .caller import message, receive_fields
-from .wire import Wire, parsed, wired
+from .wire import Wire, as_client, parsed, wired
 
 Answer = Callable[[Handle | None], None]
 
@@ -109,9 +109,10 @@ def test_the_number_of_messages_is_limited() -> None:
     assert len(renewals) == MESSAGES_MAX
 
 
-async def received(wire: Wire) -> list[bytes]:
+async def received(wire: Wire, client_id: str = "me@1") -> list[bytes]:
     """The bodies of a receive with renewal."""
-    answer = wire.begin("ReceiveMessage", **receive_fields("T", "G", auto_renew=True))
+    fields = receive_fields("T", "G", auto_renew=True)
+    answer = wire.begin("ReceiveMessage", headers=as_client("ReceiveMessage", client_id), **fields)
     await wire.flush()
     await trio.sleep(6)
     return [each.message.body for each in parsed("ReceiveMessage", answer)[1:-1]]
@@ -123,7 +124,7 @@ async def test_a_message_stays_its_consumers_as_long_as_that_is_there(
     async with embedded_broker() as broker:
         broker.controller.topics.update([TopicConfig(topic_name="T", read_queue_nums=1)])
         async with wired(broker) as other:
-            assert await received(other) == []
+            assert await received(other, "other@1") == []
             async with wired(broker, address="127.0.0.1:40001") as wire:
                 await wire.call("SendMessage", messages=[message("T", b"long")])
                 assert await received(wire) == [b"long"]
@@ -131,6 +132,7 @@ async def test_a_message_stays_its_consumers_as_long_as_that_is_there(
                     await trio.sleep(10)
                     # As a client's heartbeats keep its connection.
                     await wire.call("QueryRoute", topic={"name": "T"})
-                    await other.call("QueryRoute", topic={"name": "T"})
-                assert await received(other) == []
-            assert await received(other) == [b"long"]
+                    headers = as_client("QueryRoute", "other@1")
+                    await other.call("QueryRoute", headers=headers, topic={"name": "T"})
+                assert await received(other, "other@1") == []
+            assert await received(other, "other@1") == [b"long"]

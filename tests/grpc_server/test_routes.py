@@ -24,6 +24,21 @@ def test_a_route_has_the_address_and_port_that_the_client_used(
         assert list(queue.accept_message_types) == [MessageType.NORMAL]
 
 
+def test_a_route_has_the_address_of_the_connection_if_the_client_names_none(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.create_topic("Near", queues=1)
+    (queue,) = caller.call("QueryRoute", topic={"name": "Near"}).message_queues
+    assert queue.broker.endpoints == endpoints(broker.broker_address)
+
+
+def test_a_namespace_is_not_part_of_a_name(broker: Broker, caller: Caller) -> None:
+    broker.create_topic("Plain", queues=1)
+    topic = {"resource_namespace": "space", "name": "Plain"}
+    (queue,) = caller.call("QueryRoute", topic=topic).message_queues
+    assert queue.topic.resource_namespace == "space"
+
+
 @pytest.mark.parametrize(
     ("perm", "expected"),
     [(6, Permission.READ_WRITE), (4, Permission.READ), (2, Permission.WRITE), (0, Permission.NONE)],

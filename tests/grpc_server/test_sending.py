@@ -71,6 +71,25 @@ FAR: Final = {"seconds": 4_102_444_800}
 """In the year 2100."""
 
 
+def test_a_topic_of_several_types_takes_any() -> None:
+    with (
+        Broker(config={"enableMixedMessageType": True}) as broker,
+        Caller(broker.broker_address) as caller,
+    ):
+        broker.create_topic("Any", message_type="MIXED")
+        for system in ({}, {"message_group": "g"}, {"priority": 1}, {"lite_topic": "l"}):
+            caller.send("Any", b"x", **system)
+
+
+def test_a_message_is_born_when_its_client_says(broker: Broker, caller: Caller) -> None:
+    broker.create_topic("Born")
+    caller.send("Born", b"early", born_timestamp={"seconds": 1_000_000_000})
+    caller.send("Born", b"never", born_timestamp={"seconds": -5})
+    born = {each.body: each.born_timestamp_ms for each in broker.messages("Born")}
+    assert born[b"early"] == 1_000_000_000_000
+    assert born[b"never"] > born[b"early"]
+
+
 @pytest.mark.parametrize(
     ("topic", "changed", "code"),
     [
@@ -88,8 +107,13 @@ FAR: Final = {"seconds": 4_102_444_800}
         ("T", {"user_properties": {"a": "x\x02"}}, 40007),
         ("T", {"user_properties": {f"p{n}": "x" for n in range(129)}}, 43101),
         ("T", {"user_properties": {"p": "x" * 16384}}, 43101),
+        ("T", {"tag": "t" * 16385}, 43101),
+        ("T", {"keys": ["k" * 10_000, "l" * 10_000]}, 43101),
+        ("T", {"lite_topic": "a b"}, 40020),
+        ("T", {"lite_topic": "a" * 65}, 40020),
+        ("T", {"lite_topic": "a"}, 40014),
         ("T", {"message_group": "g"}, 40014),
-        ("T", {"delivery_timestamp": FAR}, 40014),
+        ("T", {"delivery_timestamp": FAR}, 40012),
         ("T", {"message_type": MessageType.TRANSACTION}, 40014),
         ("Fifo", {}, 40014),
         ("Fifo", {"message_group": "g" * 64}, 40006),
@@ -137,7 +161,16 @@ async def test_a_consumer_of_remoting_gets_what_grpc_sent(broker: Broker, caller
 @pytest.mark.parametrize("handle", ["", "AAAA", "no base64!", "djEgYQ=="])
 def test_what_is_no_recall_handle_is_refused(caller: Caller, handle: str) -> None:
     answer = caller.call("RecallMessage", topic={"name": "Later"}, recall_handle=handle)
-    assert (answer.status.code, answer.status.message) == (40000, "recall handle is invalid")
+    assert (answer.status.code, answer.status.message) == (50001, "recall handle is invalid")
+
+
+def test_nothing_is_recalled_from_a_topic_that_delays_nothing(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.create_topic("Plain")
+    answer = caller.call("RecallMessage", topic={"name": "Plain"}, recall_handle="AAAA")
+    assert answer.status.code == 40014
+    assert "expected type is NORMAL, but actual type is DELAY" in answer.status.message
 
 
 def test_a_delayed_message_is_taken_back() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import trio.testing
 
 from trocket.grpc_protocol.schema import METHODS
 from trocket.grpc_server.server import PREFIX
+from trocket.remoting.server import RemotingServer
 
 from ..grpc_protocol.client import Answer, Client, Header, headers_of
 from ..kit import Broker
@@ -30,13 +31,22 @@ class Wire:
         self.client = client
         self.stream = stream
         self.has_ended = False
+        self._arrived = trio.Event()
 
     async def run(self) -> None:
         """Receive until the end."""
         with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             while data := await self.stream.receive_some(65_536):
                 self.client.take(bytes(data))
+                self._arrived.set()
         self.has_ended = True
+
+    async def wait_until(self, is_true: Callable[[], bool], within_s: float = 30.0) -> None:
+        """Wait for something that arrives. Raises: trio.TooSlowError."""
+        with trio.fail_after(within_s):
+            while not is_true():
+                self._arrived = trio.Event()
+                await self._arrived.wait()
 
     async def flush(self) -> None:
         """Send what there is, and let the server answer."""
@@ -79,11 +89,11 @@ def as_client(name: str, client_id: str) -> list[Header]:
 
 @asynccontextmanager
 async def wired(
-    broker: Broker, *, window: int | None = None, address: str = "127.0.0.1:40000"
+    broker: Broker | RemotingServer, *, window: int | None = None, address: str = "127.0.0.1:40000"
 ) -> AsyncIterator[Wire]:
-    """A connection to a broker until the block ends."""
+    """A connection to a broker, or to another server of gRPC, until the block ends."""
     near, far = trio.testing.memory_stream_pair()
-    server = broker.controller.server
+    server = broker.controller.server if isinstance(broker, Broker) else broker
     assert server is not None
     wire = Wire(far, Client(window=window))
     async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ import sys
 from array import array
 from collections.abc import Callable
 from inspect import isbuiltin
+from random import Random
 from typing import Final
 
 import pytest
@@ -28,6 +29,7 @@ from trocket.store.format import UNIT, UNIT_SIZE
 
 from ..traced_memory import traced_memory
 from .frames import batch_entry, binary_fields, binary_header, frame, whole
+from .grpc_twins import RULES, ack_request, check_ack, check_received, send_request
 
 pytestmark = [
     pytest.mark.slow,
@@ -374,6 +376,12 @@ def functions() -> dict[str, Callable[[], object]]:
         "wake_pulls": lambda: wake(1 << 20),
         "wake_pulls, left": lambda: wake(100),
         "wake_pulls, failed": wake_frozen,
+        "grpc_send": lambda: [
+            extension.grpc_send(send_request(Random(seed)), RULES.send_limits) for seed in range(20)
+        ],
+        "grpc_sent": lambda: extension.grpc_sent(b"status", "id", 1 << 40),
+        "grpc_message": lambda: [check_received(Random(seed), extension) for seed in range(20)],
+        "grpc_ack": lambda: [check_ack(ack_request(Random(seed)), extension) for seed in range(20)],
         "wrong arguments": lambda: [_raises(getattr(extension, name)) for name in NAMES],
         "wrong types": lambda: [
             _raises(lambda n=name: getattr(extension, n)(*WRONG[n])) for name in WRONG
@@ -384,7 +392,8 @@ def functions() -> dict[str, Callable[[], object]]:
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
     "batch_ids", "pack_sends", "pack_deliveries", "decode_records", "send_frame", "join_records",
-    "take_pulls", "wake_pulls", "is_plain_batch", "pack_put", "take_transactions",
+    "take_pulls", "wake_pulls", "is_plain_batch", "pack_put", "take_transactions", "grpc_send",
+    "grpc_sent", "grpc_message", "grpc_ack", "grpc_acked",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),

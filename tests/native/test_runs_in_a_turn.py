@@ -32,6 +32,7 @@ def test_answers_that_wait_are_counted_by_sends_and_get_the_code_of_a_late_disk(
     callbacks: list[Callable[[PutMessageStatus], None]] = []
     store: Any = SimpleNamespace(
         answers_later=True,
+        durability=SimpleNamespace(in_sync=None),
         max_physical_offset=100,
         begin_burst=lambda: None,
         commit=lambda: (),
@@ -70,6 +71,7 @@ def test_answers_that_wait_are_counted_by_sends_and_get_the_code_of_a_late_disk(
     turn.begin(channel)
 
 
+@pytest.mark.slow_turns
 def test_the_monitor_counts_the_sends_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     monitor = LoopMonitor()

@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trocket import native
-from trocket.client.core import send_header
-from trocket.client.core.send_header import SendPayload, SendTemplate
+from trocket.remoting import send_template
 from trocket.remoting.codec import FRAME_SIZE_MAX
 from trocket.remoting.errors import LocalProtocolError
+from trocket.remoting.send_template import SendPayload, SendTemplate
 from trocket.remoting.signature import Credentials
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
@@ -34,7 +34,7 @@ def outcome(
 ) -> bytes | str:
     with pytest.MonkeyPatch.context() as patch:
         send_frame = None if extension is None else extension.send_frame
-        patch.setattr(send_header, "_send_frame", send_frame)
+        patch.setattr(send_template, "_send_frame", send_frame)
         credentials = Credentials("access", "secret") if key else None
         template = SendTemplate("Topic", "Group", credentials=credentials)
         try:
@@ -66,6 +66,6 @@ def test_a_usual_send_is_framed_by_the_extension(monkeypatch: pytest.MonkeyPatch
 
     assert native.extension is not None
     template = SendTemplate("Topic", "Group")
-    monkeypatch.setattr(send_header, "_send_frame", native.extension.send_frame)
-    monkeypatch.setattr(send_header, "_PACK_START", refuse)
+    monkeypatch.setattr(send_template, "_send_frame", native.extension.send_frame)
+    monkeypatch.setattr(send_template, "_PACK_START", refuse)
     assert template.encode(SendPayload(b"A\1b\2", b"body", 0, 1), 3, None, 5).endswith(b"body")

@@ -12,7 +12,7 @@ import pytest
 from trocket.client import Admin, Message, Producer, PushConsumer, RouteNotFoundError, SendResult
 from trocket.testing import Broker
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 T = TypeVar("T")
 Do = Callable[[Callable[[Admin], Awaitable[Any]]], Any]
 

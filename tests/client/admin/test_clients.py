@@ -61,3 +61,30 @@ def test_producers_of_a_group_are_listed(do_once: Do) -> None:
             assert client.client_id == admin.client.client_id
 
     do_once(verb)
+
+
+@pytest.mark.slow
+def test_each_member_says_what_it_wants_itself(do_once: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("T", 2)
+        url = f"rocketmq://{';'.join(admin.client.url.name_servers)}"
+        async with (
+            PushConsumer(url, group="g", subscriptions={"T": "A"}) as first,
+            PushConsumer(url, group="g", subscriptions={"T": "*"}) as second,
+        ):
+
+            async def shared() -> bool:
+                return await is_there(first) and await is_there(second)
+
+            await until(shared)
+            found = await admin.members("g")
+        assert found.silent == ()
+        assert {
+            info.client_id: [s.expression for s in info.subscriptions if s.topic == "T"]
+            for info in found.infos
+        } == {first.client.client_id: ["A"], second.client.client_id: ["*"]}
+        assert [each.expression for each in found.group.subscriptions if each.topic == "T"] == ["*"]
+        owned = [q.queue_id for info in found.infos for q in info.queues if q.topic == "T"]
+        assert sorted(owned) == [0, 1]
+
+    do_once(verb)

@@ -53,6 +53,7 @@ def test_messages_are_found_by_both_ids_by_key_and_by_time(do: Do) -> None:
         assert "b" in {m.text for m in span}
         assert {m.store_timestamp_ms for m in span} == {at_ms}
         assert await admin.messages_by_time("T", at_ms + 3_600_000) == []
+        assert await admin.is_intact(one)
 
     do(verb)
 

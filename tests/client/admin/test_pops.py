@@ -89,6 +89,7 @@ def test_popped_messages_are_shown_with_the_time_when_they_come_back(do: Do) -> 
         assert (queue.topic, queue.committed, queue.popped, queue.end) == (topic, 0, 3, 5)
         assert (queue.waiting, queue.invisible, pops.waiting) == (2, 3, 2)
         assert (pops.group, pops.without_memory, pops.left_out) == ("g", (), 0)
+        assert pops.without_pops == ()
         mine = [each for each in (await admin.popped("g")).messages if each.topic == topic]
         assert len(mine) == 3
         assert offsets(await admin.popped("other")) == []
@@ -190,3 +191,24 @@ def test_a_mode_that_cannot_be_is_refused(do_once: Do) -> None:
             await admin.set_request_mode(topic, "g", "pop", cluster="other")
 
     do_once(verb)
+
+
+def test_the_pops_of_several_groups_are_read_at_once(do: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        topic = await prepare(admin, *"abc")
+        await admin.create_group("idle")
+        await pop(admin, topic, 2, SHORT_S)
+        await pop(admin, topic, 1, SHORT_S)  # a second record, whatever other tests popped
+        found = await admin.popped_by(["g", "idle"], topic, "broker-a")
+        assert {group: offsets(pops) for group, pops in found.items()} == {
+            "g": [0, 1, 2],
+            "idle": [],
+        }
+        alone = await admin.popped("g", topic, since_ms=found["g"].since_ms)
+        assert found["g"].messages == alone.messages
+        few = await admin.popped_by(["g"], topic, "broker-a", records_max=1)
+        assert few["g"].left_out > 0
+        with pytest.raises(NotFoundError, match="nosuch"):
+            await admin.popped_by(["g"], topic, "nosuch")
+
+    do(verb)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from trocket.client.core.routes import TopicPublishInfo
-from trocket.client.core.send_header import SendPayload, SendTemplate
 from trocket.client.core.sends import RETRY_CODES, TRY_TIME_MIN_S, PreparedSend, Send, SendPolicy
 from trocket.client.errors import (
     BadAnswerError,
@@ -19,6 +18,7 @@ from trocket.client.errors import (
 from trocket.client.messages.message import Message, MessageQueue, SendStatus
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.send_template import SendPayload, SendTemplate
 
 TOPIC = "T"
 STORED_FIELDS = {"queueId": "0", "queueOffset": "7", "msgId": "OFFSET_ID"}
