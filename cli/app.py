@@ -50,6 +50,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "up": Entry(_SERVERS, "Run a name server and a broker, or several brokers"),
     "namesrv": Entry(_SERVERS, "Run a name server; its key-value table and settings"),
     "broker": Entry(_SERVERS, "Run a broker; its facts, settings and counters"),
+    "controller": Entry(_SERVERS, "Run a controller, which elects masters; the sets under it"),
+    "proxy": Entry(_SERVERS, "Run a proxy for gRPC clients in front of a cluster"),
     "filtersrv": Entry(_SERVERS, "Run a filter server beside a broker"),
     "send": Entry(
         _MESSAGES, "Send messages", "send.send",
@@ -82,20 +84,21 @@ COMMANDS: Final[dict[str, Entry]] = {
     "pop": Entry(_TOPICS, "Show popped messages, and set how groups get messages", "pop.app"),
     "filter": Entry(_TOPICS, "List, put and remove classes of class filters", "filter.app"),
     "doctor": Entry(
-        _CLUSTER, "Say what is wrong with a cluster, and what to do", "doctor.command.doctor",
+        _CLUSTER, "Say what is wrong with a cluster, and what to do", "doctor.doctor",
         "Example: trocket doctor rocketmq://127.0.0.1:9876",
     ),
     "top": Entry(
-        _CLUSTER, "Show brokers, topics and groups live", "top.command.top",
+        _CLUSTER, "Show brokers, topics and groups live", "top.top",
         "Example: trocket top --interval 5 --filter Orders",
     ),
+    "console": Entry(_CLUSTER, "Serve a web console, also of a stopped store", "console.app"),
     "cluster": Entry(_CLUSTER, "List the brokers of all clusters", "cluster.app"),
     "auth": Entry(_CLUSTER, "Create users, and say what they may do", "auth.command.app"),
     "profile": Entry(
         _FILES, "Name clusters, and choose the one that commands use", "profile_command.app",
     ),
     "keys": Entry(
-        _FILES, "List the keys of broker.conf and namesrv.conf", "keys.keys",
+        _FILES, "List the keys of broker.conf, namesrv.conf and controller.conf", "keys.keys",
         "Example: trocket keys flush",
     ),
     "tls": Entry(_FILES, "Make and show certificates", "tls.command.app"),
@@ -187,7 +190,11 @@ def _add(app: typer.Typer, name: str, entry: Entry) -> None:
     if isinstance(found, typer.Typer):
         complete_family(found)
         app.add_typer(
-            found, name=name, cls=Family, short_help=entry.summary, rich_help_panel=entry.panel
+            found,
+            name=name,
+            cls=_class_of(found),
+            short_help=entry.summary,
+            rich_help_panel=entry.panel,
         )
         return
     app.command(
@@ -198,6 +205,12 @@ def _add(app: typer.Typer, name: str, entry: Entry) -> None:
         epilog=entry.epilog,
         rich_help_panel=entry.panel,
     )(with_shared_flags(found))
+
+
+def _class_of(family: typer.Typer) -> type[Family]:
+    """The class of a family of commands: its own, if it has one."""
+    own = family.info.cls
+    return own if isinstance(own, type) and issubclass(own, Family) else Family
 
 
 def complete_family(family: typer.Typer) -> None:

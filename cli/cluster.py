@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..common.terminal import one_line, say, show
+from ..common.terminal import say, show
+from ..common.texts import one_line
 from .session import (
     SHARED,
     BrokerName,

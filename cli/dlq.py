@@ -79,23 +79,18 @@ def dlq_resend(
 
     found, error = administer(shared, ask)
     end_with(error)
-    wanted = set(message_id or ())
-    if wanted:
-        found = [each for each in found if {each.message_id, each.offset_message_id} & wanted]
+    from ..operations import dead_letters
+
+    found = dead_letters.chosen(found, message_id or ())
     if not found:
         expect_names()
         fail("no such message")
     confirm(f"This sends {len(found)} dead letters of group {group} again.", yes=yes)
 
-    async def resend(admin: Admin) -> None:
-        from ..client import Producer
+    def tell(sent: dead_letters.Resent) -> None:
+        if shared.as_json:
+            emit(sent)
+        else:
+            typer.echo(f"{sent.dead_letter_id}\t{sent.message_id}")
 
-        async with Producer(admin.client) as producer:
-            for each in found:
-                result = await producer.resend(each)
-                if shared.as_json:
-                    emit({"deadLetterId": each.message_id, "messageId": result.message_id})
-                else:
-                    typer.echo(f"{each.message_id}\t{result.message_id}")
-
-    administer(shared, resend)
+    administer(shared, lambda admin: dead_letters.resend(admin.client, found, tell))

@@ -1,4 +1,4 @@
-"""`trocket keys`: the keys of broker.conf and namesrv.conf."""
+"""`trocket keys`: the keys of broker.conf, namesrv.conf and controller.conf."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def keys(
     name: Annotated[str, typer.Argument(help="List only keys whose name contains this.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List the keys of broker.conf and namesrv.conf: type, default, and what they do here.
+    """List the keys of broker.conf, namesrv.conf and controller.conf: type, default, effect here.
 
     Without a terminal, print one line per key, separated by tabs.
     """
@@ -52,7 +52,7 @@ def _no_key(name: str) -> str:
     known = sorted({key for _, keys, _ in _key_tables() for key in keys})
     near = get_close_matches(name, known, n=3)
     hint = f"; near it are {', '.join(near)}" if near else ""
-    return f"no key of broker.conf or namesrv.conf has {name!r} in its name{hint}"
+    return f"no key of broker.conf, namesrv.conf or controller.conf has {name!r} in its name{hint}"
 
 
 def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]:
@@ -61,6 +61,7 @@ def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]
 
     from ..broker.settings import config as broker
     from ..common.config import key_of
+    from ..controller import config as controller
     from ..namesrv import config as namesrv
     from ..store.config import MessageStoreConfig
 
@@ -80,4 +81,5 @@ def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]
             supported(broker.BrokerConfig, MessageStoreConfig),
         ),
         ("namesrv.conf", namesrv.known_keys(), supported(namesrv.NamesrvConfig)),
+        ("controller.conf", controller.known_keys(), supported(controller.ControllerConfig)),
     ]

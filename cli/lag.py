@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ..common.terminal import plain, say, show, table
+from ..common.texts import one_line
 from .completion import topic_names
 from .error_lines import errors_as_json
 from .live_lines import begin_sample
@@ -156,7 +157,7 @@ async def _live(admin: Admin, measure: Any, interval_s: float) -> None:
                 )
                 live.update(Group(made, Text(error)), refresh=True)
             except ClientError as failure:
-                live.update(Text(" ".join(str(failure).split())), refresh=True)
+                live.update(Text(one_line(failure)), refresh=True)
             await anyio.sleep(interval_s)
 
 

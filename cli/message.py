@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -10,6 +10,7 @@ from ..common.terminal import printable, show, time_text
 from .completion import group_names, topic_names
 from .message_lines import as_json as json_of
 from .message_lines import as_text
+from .message_trace import as_tree
 from .missing import note_group, note_topic
 from .session import (
     SHARED,
@@ -29,6 +30,40 @@ from .session import (
 
 if TYPE_CHECKING:
     from ..client import Admin, MessageTrack, ReceivedMessage
+    from ..operations.message_life import LifeFacts
+
+REQUESTS_IN_TURN: Final = 4
+"""Requests that `--life` makes one after the other, each of which may take --timeout."""
+GROUPS_MAX: Final = 64
+"""Groups that `--life` asks about in full; a person waits for it, and it is asked once."""
+MEMBERS_MAX: Final = 64
+"""Members of each that it asks."""
+
+
+_DeadLetters = Annotated[
+    str,
+    typer.Option(
+        "--dlq",
+        hidden=True,  # `trocket dlq list` has the same
+        metavar="GROUP",
+        help="Find the dead letters of this group.",
+        autocompletion=group_names,
+        callback=note_group,
+    ),
+]
+_IsLife = Annotated[
+    bool,
+    typer.Option("--life", help="With ID, say where it is and what each group did, and from what."),
+]
+_AskedGroups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        help="With --life, ask about this group, too; several times for several.",
+        autocompletion=group_names,
+    ),
+]
 
 
 def message(
@@ -47,20 +82,12 @@ def message(
     key: Annotated[str, typer.Option("--key", help="Find messages with this key.")] = "",
     since: Since = "",
     until: Until = "",
-    dlq: Annotated[
-        str,
-        typer.Option(
-            "--dlq",
-            hidden=True,  # `trocket dlq list` has the same
-            metavar="GROUP",
-            help="Find the dead letters of this group.",
-            autocompletion=group_names,
-            callback=note_group,
-        ),
-    ] = "",
+    dlq: _DeadLetters = "",
     track: Annotated[
         bool, typer.Option("--track", help="With ID, also list what each group did with it.")
     ] = False,
+    life: _IsLife = False,
+    group: _AskedGroups = None,
     limit: Limit = 64,
     shared: Shared = SHARED,
 ) -> None:
@@ -70,11 +97,16 @@ def message(
     """
     if message_id and (since or until):
         usage("--since and --until do not work with an ID; use them with --topic")
-    if track and not message_id:
-        usage("--track needs an ID")
+    if (track or life) and not message_id:
+        usage("--track and --life need an ID")
+    if group and not life:
+        usage("--group needs --life")
     ways = [bool(message_id), bool(key), bool(dlq), bool(since and not key and not dlq)]
     if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
         usage("give an ID, or --topic with --key or --since")
+    if life:
+        _show_life(shared, message_id, topic, group or [])
+        return
     if message_id:
         _show_one(shared, message_id, topic, has_track=track)
         return
@@ -115,6 +147,32 @@ def _show_one(shared: Shared, message_id: str, topic: str, *, has_track: bool) -
     _print_whole(found)
     if has_track:
         show(["Group", "State"], [[each.group, each.state] for each in tracks])
+
+
+def _show_life(shared: Shared, message_id: str, topic: str, groups: list[str]) -> None:
+    """Print where the message of an id is, and what each group did with it."""
+    from ..operations.message_life import DEADLINE_S, collect_life, life_of
+    from .message_life import is_found, print_life, verdict_text
+
+    async def ask(admin: Admin) -> LifeFacts:
+        return await collect_life(
+            admin,
+            message_id,
+            topic or None,
+            groups=groups,
+            groups_max=GROUPS_MAX,
+            members_max=MEMBERS_MAX,
+            deadline_s=max(DEADLINE_S, REQUESTS_IN_TURN * shared.timeout_s),
+        )
+
+    found = life_of(administer(shared, ask))
+    if shared.as_json:
+        emit(as_tree(found))
+    elif is_found(found):
+        print_life(found)
+    if not is_found(found):
+        expect_names()
+        fail(verdict_text(found))
 
 
 def _print_whole(found: ReceivedMessage) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ from .completion import topic_names
 from .session import SHARED, Shared, ask_brokers, emit, end_with
 
 if TYPE_CHECKING:
-    from ..client import MessageTrace, TracedConsumption
+    from ..operations.timeline import Traced, TraceEvent
 
 COLUMNS = ("Time", "Event", "Group", "Client", "Cost ms", "Status", "Details")
 
@@ -48,74 +49,64 @@ def trace(
         lambda admin: admin.message_trace(message_id, trace_topic=trace_topic, count=limit),
     )
     if shared.as_json:
-        emit(_tree(found))
+        emit(as_tree(found))
     else:
-        show(COLUMNS, [row.cells for row in rows(found)], title=found.message_id)
+        from ..operations.timeline import timeline
+
+        show(COLUMNS, map(cells, timeline(found)), title=found.message_id)
     if found.bad_count:
         say(f"trocket: {found.bad_count} records in {trace_topic} cannot be read")
     end_with(error)
 
 
-class _Row(NamedTuple):
-    """An event; `cells` are those of COLUMNS."""
-
-    time_ms: int
-    cells: list[object]
-
-
-def rows(found: MessageTrace) -> list[_Row]:
-    """All events of a message, by time."""
-    events = []
-    for sent in found.sends:
-        details = [f"{sent.topic} on {sent.store_host}", f"{sent.body_length} bytes"]
-        if sent.kind.name != "NORMAL":
-            details.append(sent.kind.name.lower())
-        if sent.tags:
-            details.append(f"tags={sent.tags}")
-        if sent.keys:
-            details.append(f"keys={sent.keys}")
-        status = "stored" if sent.is_success else "stored less safely"
-        events.append(_row(sent.time_ms, "send", sent, sent.cost_ms, status, details))
-    for end in found.transaction_ends:
-        details = [f"{end.topic} on {end.store_host}", *(["asked for"] * end.is_from_check)]
-        events.append(_row(end.time_ms, "transaction", end, None, end.state.name.lower(), details))
-    for recall in found.recalls:
-        status = "accepted" if recall.is_success else "refused"
-        events.append(_row(recall.time_ms, "recall", recall, None, status, [recall.topic]))
-    for one in found.consumptions:
-        details = [f"retry {one.retry_times}"] if one.retry_times else []
-        events.append(_row(one.time_ms, "consume", one, one.cost_ms, _status(one), details))
-    return sorted(events, key=lambda event: event.time_ms)
+def cells(event: TraceEvent) -> list[object]:
+    """An event's cells of COLUMNS."""
+    shown = "?" if event.time_ms is None else time_text(event.time_ms)
+    of = (event.kind, event.group, event.client_host, event.cost_ms)
+    return [shown, *of, _status(event), ", ".join(_details(event.report))]
 
 
-def _row(
-    time_ms: int | None, event: str, of: Any, cost_ms: int | None, status: str, details: list[str]
-) -> _Row:
-    shown = time_text(time_ms) if time_ms is not None else "?"
-    cells: list[object] = [shown, event, of.group, of.client_host, cost_ms, status]
-    return _Row(time_ms or 0, [*cells, ", ".join(details)])
+def _status(event: TraceEvent) -> str:
+    outcome = getattr(event.report, "outcome", None)
+    if event.status == "failed" and outcome and outcome.name != "FAILED":
+        return f"failed ({outcome.name.lower()})"
+    return event.status
 
 
-def _status(one: TracedConsumption) -> str:
-    if one.is_success is None:
-        return "no end reported"
-    if one.is_success:
-        return "success"
-    kind = one.outcome.name.lower() if one.outcome else "failed"
-    return "failed" if kind == "failed" else f"failed ({kind})"
+def _details(report: Traced) -> Iterator[str]:
+    from ..client import TracedConsumption, TracedRecall, TracedSend
+
+    if isinstance(report, TracedConsumption):
+        if report.retry_times:
+            yield f"retry {report.retry_times}"
+        return
+    if isinstance(report, TracedRecall):
+        yield report.topic
+        return
+    yield f"{report.topic} on {report.store_host}"
+    if isinstance(report, TracedSend):
+        yield f"{report.body_length} bytes"
+        if report.kind.name != "NORMAL":
+            yield report.kind.name.lower()
+        if report.tags:
+            yield f"tags={report.tags}"
+        if report.keys:
+            yield f"keys={report.keys}"
+    elif report.is_from_check:
+        yield "asked for"
 
 
-def _tree(value: Any) -> Any:
+def as_tree(value: Any) -> Any:
     """A value for JSON: members under RocketMQ's kind of names, enums by their names."""
     import msgspec
 
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, tuple):
-        return [_tree(each) for each in value]
+        return [as_tree(each) for each in value]
     if isinstance(value, msgspec.Struct):
         return {
-            field.encode_name: _tree(getattr(value, field.name))
+            field.encode_name: as_tree(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
         }
     return value

@@ -14,6 +14,7 @@ from typing import Final
 from ..broker.metrics import exporter_metrics, rocketmq_metrics, trocket_metrics
 from ..broker.pop import metrics as pop_metrics
 from ..broker.replication import metrics as replication_metrics
+from ..controller import metrics as controller_metrics
 from ..namesrv import metrics as namesrv_metrics
 from ..remoting.metrics import server_metrics
 from ..remoting.metrics.families import Metric
@@ -25,6 +26,7 @@ TABLES: Final[dict[str, ModuleType]] = {
     "trocket": trocket_metrics,
     "replication": replication_metrics,
     "namesrv": namesrv_metrics,
+    "controller": controller_metrics,
     "exporter": exporter_metrics,
 }
 """The modules by the names of the tables' markers in the page."""

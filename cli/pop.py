@@ -79,6 +79,8 @@ def pop_show(
         emit(pops)
     else:
         _show(pops, limit)
+    for name in pops.without_pops:
+        say(f"trocket: broker {name} has no pops, as it is of RocketMQ 4.x")
     for name in pops.without_memory:
         say(
             f"trocket: broker {name} has no request for pops that it keeps in memory: those of its"

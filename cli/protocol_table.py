@@ -7,6 +7,7 @@ processor. Run it after a change of a table: `python -m trocket.cli.protocol_tab
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +17,8 @@ import trio
 from ..broker.controller import BrokerController
 from ..broker.settings.config import BrokerConfig
 from ..common.clock import ManualClock
+from ..controller.config import ControllerConfig
+from ..controller.server import ControllerServer
 from ..disk.memory_disk import MemoryDisk
 from ..filtersrv.config import FiltersrvConfig
 from ..filtersrv.controller import FiltersrvController
@@ -31,10 +34,10 @@ HEAD = """\
 RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROCKETMQ's binary form
 (a response uses the form of its request), request and response matched by `opaque`. The table lists
 all request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and 30302
-and 30303 of trocket, and the servers that serve them here. A name server with accounts serves 3001
-to 3010, too. A code that no server serves is answered with code 3 and the remark ` request type N
-not supported`, as RocketMQ does. Some go the other way: a server sends them, to clients or to
-brokers.
+and 30303 of trocket, and the servers that serve them here. A name server or controller with
+accounts serves 3001 to 3010, too. A code that no server serves is answered with code 3 and the
+remark ` request type N not supported`, as RocketMQ does. Some go the other way: a server sends
+them, to clients or to brokers.
 
 "None, as with Apache" means that RocketMQ only has a name for the code: none of its servers of
 5.5.0 and 4.9.7 serves it, and no client sends it, so there is nothing to be served. Ours answer it
@@ -57,20 +60,34 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "`cleanup.policy=COMPACTION`",
         RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
+        RequestCode.GET_CONTROLLER_CONFIG: "only the keys that trocket supports",
     }
 )
 """Unsupported parts of served requests; the processors' modules list them, too."""
 
-WITH_ACL_ENABLE: frozenset[RequestCode] = frozenset(
+WITH_KEY: Mapping[RequestCode, str] = MappingProxyType(
     {
-        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-        RequestCode.DELETE_ACL_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+        **dict.fromkeys(
+            (
+                RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+                RequestCode.DELETE_ACL_CONFIG,
+                RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+                RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+                RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+            ),
+            "aclEnable",
+        ),
+        **dict.fromkeys(
+            (
+                RequestCode.EXCHANGE_BROKER_HA_INFO,
+                RequestCode.GET_BROKER_EPOCH_CACHE,
+                RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+            ),
+            "enableControllerMode",
+        ),
     }
 )
-"""Requests that only a broker with `aclEnable` serves."""
+"""Requests that only a broker with a certain key serves."""
 
 SENT: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -80,6 +97,7 @@ SENT: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: "broker",
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker",
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server",
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED: "controller",
     }
 )
 """Requests by the server that sends them; a server refuses them when it receives one."""
@@ -92,10 +110,12 @@ def served_codes() -> dict[str, frozenset[int]]:
     """The request codes of each server, by its name."""
     clock = ManualClock()
     namesrv = NamesrvController(NamesrvConfig(), clock=clock, disk=MemoryDisk())
+    controller = ControllerServer(ControllerConfig(), clock=clock, disk=MemoryDisk())
     filtersrv = FiltersrvController(FiltersrvConfig(), {})
     return {
         "name server": namesrv.server.codes,
         "broker": trio.run(_broker_codes, clock),
+        "controller": controller.server.codes,
         "filter server": filtersrv.server.codes,
     }
 
@@ -144,22 +164,25 @@ def page() -> str:
 
 def state(code: RequestCode, server: str, codes: frozenset[int]) -> str:
     """A server's support for a code: "yes", "partly", "sends", or "" if it refuses the code; for
-    accounts of 1.0 the key that they need.
+    what needs a key, the key.
 
     Args:
       codes: the codes that the server serves.
     """
     if code not in codes:
-        if code in WITH_ACL_ENABLE and server == "broker":
-            return "`aclEnable`"
+        if code in WITH_KEY and server == "broker":
+            return f"`{WITH_KEY[code]}`"
         return "sends" if SENT.get(code) == server else ""
     return "partly" if code in PARTLY else "yes"
 
 
 def _counts(server: str, codes: frozenset[int]) -> str:
     partly = sum(code in PARTLY for code in codes)
-    more = len(WITH_ACL_ENABLE - codes) if server == "broker" else 0
-    with_key = f"{more} more with `aclEnable`, " if more else ""
+    keys = Counter(
+        key for code, key in WITH_KEY.items() if server == "broker" and code not in codes
+    )
+    more = keys.total()
+    with_key = "".join(f"{count} more with `{key}`, " for key, count in keys.items())
     return (
         f"The {server} serves {len(codes)} of {len(RequestCode)} codes, {partly} of them partly, "
         f"{with_key}and refuses {len(RequestCode) - len(codes) - more}, "

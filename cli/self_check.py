@@ -8,7 +8,7 @@ That the data folder takes writes is proved before: a store that opens has writt
 and synced the folder, or fails the start. Room on the disk is checked too; a full disk is reported
 instead of a send. Not proved is a write into the commit log: the first send creates its first file.
 
-Source: RocketMQ TopicValidator.RMQ_SYS_SELF_TEST_TOPIC, MixAll.SELF_TEST_PRODUCER_GROUP.
+Source: RocketMQ TopicValidator.RMQ_SYS_SELF_TEST_TOPIC, MixAll.SELF_TEST_CONSUMER_GROUP.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+from ..operations.send_probe import probe_fields
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemotingConnectError, RemotingError
@@ -28,15 +29,11 @@ from ..remoting.signature import Credentials
 from ..remoting.tls_client import ClientTls
 
 TOPIC = "BenchmarkTest"
-PRODUCER_GROUP = "SELF_TEST_P_GROUP"
 CONSUMER_GROUP = "SELF_TEST_C_GROUP"
 
 TIMEOUT_S = 5.0
 """Per call. RocketMQ's clients wait 3 s for a send; creating the first file on a slow disk takes
 longer."""
-
-NO_QUEUE: Final = 2**31 - 1
-"""A queue that no topic has; the largest number of the protocol's field."""
 
 PULL_ANSWERS: Final = frozenset(
     {
@@ -105,22 +102,6 @@ async def _unreachable(client: RemotingClient, advertised: str) -> str:
             "if clients cannot reach it either, set brokerIP1 or --host"
         )
     return ""
-
-
-def probe_fields(topic: str) -> dict[str, str]:
-    """The fields, as clients send them, of a send to a queue that no topic has."""
-    return {
-        "producerGroup": PRODUCER_GROUP,
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": "4",
-        "queueId": str(NO_QUEUE),
-        "sysFlag": "0",
-        "bornTimestamp": "0",
-        "flag": "0",
-        "properties": "",
-        "reconsumeTimes": "0",
-    }
 
 
 async def _send_and_pull(client: RemotingClient, broker: str) -> None:

@@ -110,7 +110,7 @@ async def _find(client: Client, topic: str) -> None:
     Raises: ClientError: no name server answers, or the topic is not there and is not created.
     """
     from ..client.connection.waiting import Window
-    from ..client.core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
+    from ..remoting.send_template import DEFAULT_TOPIC_QUEUE_NUMS
 
     full = client.with_namespace(topic)
     await client.publish_info(full, DEFAULT_TOPIC_QUEUE_NUMS, Window(client.now_s, 0))

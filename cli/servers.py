@@ -34,6 +34,8 @@ SERVERS: Final[dict[str, Server]] = {
     "up": Server(".cli.up.flags", ".cli.up.command"),
     "broker": Server(".broker.settings.command_line", ".broker.__main__", ".cli.broker"),
     "namesrv": Server(".namesrv.command_line", ".namesrv.__main__", ".cli.namesrv"),
+    "controller": Server(".controller.command_line", ".controller.__main__", ".cli.controller"),
+    "proxy": Server(".proxy.command_line", ".proxy.__main__"),
     "filtersrv": Server(".filtersrv.command_line", ".filtersrv.__main__"),
 }
 """Servers by the name of the command, in the order of the help."""

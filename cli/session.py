@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, T
 import typer
 
 from ..common.outputs import OutputError, leaves
-from ..common.terminal import EXIT_INTERRUPTED, one_line, say
+from ..common.terminal import EXIT_INTERRUPTED, say
+from ..common.texts import one_line
 from . import profiles
 from .completion import DEFAULT_URL as DEFAULT_URL
 from .completion import broker_names, cluster_names, group_names, profile_names, topic_names
@@ -29,12 +30,20 @@ from .missing import plain as plain_error
 
 if TYPE_CHECKING:
     from ..client import Admin, Client, ClientOptions
+    from ..remoting.signature import Credentials
 
 
 # Clients of the commands that use a cluster.
 
 
-def new_client(url: str, timeout_s: float, *, waits: bool = False) -> Client:
+def new_client(
+    url: str,
+    timeout_s: float,
+    *,
+    waits: bool = False,
+    account: Credentials | None = None,
+    silent_timeout_s: float | None = None,
+) -> Client:
     """A client for the flags and the environment, not open yet.
 
     Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; an account in
@@ -44,6 +53,8 @@ def new_client(url: str, timeout_s: float, *, waits: bool = False) -> Client:
     Args:
       waits: calls wait for servers that are not there (yet), as those of a program do: what is
         piped into a command outlives a restart of its broker.
+      account: instead of that of the URL and the environment.
+      silent_timeout_s: the option; for commands that go on.
 
     Raises: ConfigurationError: the URL or the environment is not valid.
     """
@@ -53,12 +64,12 @@ def new_client(url: str, timeout_s: float, *, waits: bool = False) -> Client:
     from ..remoting.tls_options import TlsSettings, settings_of, tls_settings_of
     from .tls_flags import tls_flags
 
-    more: ClientOptions = {"timeout_s": timeout_s}
+    more: ClientOptions = {"timeout_s": timeout_s, "silent_timeout_s": silent_timeout_s}
     if not waits:  # a command line is for people: what is not there is said at once
         more["wait_for_broker_s"] = 0
     try:
         parsed = parse_url(url)
-        credentials = parsed.credentials or credentials_of(os.environ)
+        credentials = account or parsed.credentials or credentials_of(os.environ)
         of_url, of_environment = settings_of(parsed.tls), tls_settings_of(os.environ)
         more["tls"] = TlsSettings(**tls_flags()).over(of_url).over(of_environment).tls
     except ValueError as error:

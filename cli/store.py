@@ -19,6 +19,7 @@ from ..common.terminal import say
 from .session import read_time
 from .store_view import (
     message_line,
+    print_difference,
     print_plan,
     print_report,
     progress_bar,
@@ -193,6 +194,34 @@ def dump(
                 if as_json
                 else row_line(row, is_flat=what in (What.QUEUE, What.INDEX))
             )
+
+
+@app.command("diff", epilog="Example: trocket store diff /data/broker-a-1 /data/broker-a-2")
+def diff(
+    path: StorePath,
+    other: Annotated[
+        str, typer.Argument(metavar="OTHER", help="The folder of another store of the same set.")
+    ],
+    until: Annotated[
+        int | None,
+        typer.Option(
+            "--until-offset", min=0, metavar="N", help="Compare the logs below this offset only."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two stores of one broker set: their logs byte for byte, and their queues.
+
+    The common part is compared, below the end of the shorter log. The exit status is 1 if it
+    differs.
+    """
+    from ..store.offline.read_only import ReadOnlyDisk
+    from ..store.offline.store_diff import compare
+
+    with refused(), _opened(path, "", False) as store, _opened(other, "", False) as second:
+        found = compare(ReadOnlyDisk(), store.layout, second.layout, until=until)
+    print_difference(found, as_json=as_json)
+    raise typer.Exit(0 if found.is_none else 1)
 
 
 @app.command("export")

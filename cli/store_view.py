@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..store.offline.findings import Finding
     from ..store.offline.plan import Plan
     from ..store.offline.report import Report
+    from ..store.offline.store_diff import StoreDifference
 
 LOST_PROPERTY = "TROCKET_LOST"
 """Property of the placeholders that a repair writes."""
@@ -114,6 +115,35 @@ def print_plan(path: str, plan: Plan) -> None:
         typer.echo(f"{number}. {step.kind}: {step.path}\n   {step.what}")
     for problem in plan.problems:
         say(f"trocket store: {problem}")
+
+
+def print_difference(found: StoreDifference, *, as_json: bool) -> None:
+    """Print what a comparison of two stores found."""
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "start": found.start,
+                    "end": found.end,
+                    "ends": list(found.ends),
+                    "records": found.record_count,
+                    "logOffset": None if found.log_offset < 0 else found.log_offset,
+                    "queues": [each._asdict() for each in found.queues],
+                    "queueCount": found.queue_count,
+                }
+            )
+        )
+        return
+    typer.echo(
+        f"{found.record_count} records are equal, from physical offset {found.start} to "
+        f"{found.end}; the logs end at {found.ends[0]} and {found.ends[1]}"
+    )
+    if found.log_offset >= 0:
+        typer.echo(f"the logs differ from {found.log_offset} on")
+    for topic, queue_id, offset in found.queues:
+        typer.echo(f"the queue {topic} {queue_id} differs from {offset} on")
+    if found.queue_count > len(found.queues):
+        typer.echo(f"{found.queue_count} queues differ in all")
 
 
 def message_line(record: MessageExt, *, with_body: bool) -> str:

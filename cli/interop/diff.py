@@ -31,6 +31,8 @@ def diff(
 ) -> None:
     """Send the same requests to two clusters and compare their answers, field by field.
 
+    With apache-5.5.0 as SECOND also gRPC calls, to its broker with a proxy in its process.
+
     The exit status is 0 when all differences are known ones, 1 when there is another, 2 for wrong
     usage.
     """
@@ -50,7 +52,8 @@ def diff(
 
 
 def _jobs(first: str, second: str, select: Sequence[str]) -> list[Job]:
-    """The jobs to run, without and with accounts; an unknown name ends the command."""
+    """The jobs to run, without and with accounts, and by gRPC; an unknown name ends the command."""
+    from ...interop.grpc_differ.differ import jobs as grpc_jobs
     from ...interop.peers import parse_peer
     from ...interop.process import PeerError
     from ...interop.wire_differ.differ import accounts_jobs, jobs
@@ -60,6 +63,7 @@ def _jobs(first: str, second: str, select: Sequence[str]) -> list[Job]:
     except PeerError as error:
         usage(str(error))
     found = [*jobs(first, [second]), *accounts_jobs(first, [second])]
+    found += grpc_jobs([first], [second])
     if not select:
         return found
     some = (
@@ -105,7 +109,8 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     covered = coverage(catalogue())
     lines = [", ".join(f"{count} {verdict.value}" for verdict, count in verdicts.items())]
     for server, codes in served_codes().items():
-        if server == "filter server":  # covered by real clients and Apache's of 4.2.0 instead
+        # Covered by real clients and Apache's of 4.2.0 instead; by Apache's brokers and mqadmin.
+        if server in ("filter server", "controller"):
             continue
         good = sum(covered[server, code, False] > 0 for code in codes)
         bad = sum(covered[server, code, True] > 0 for code in codes)

@@ -1,12 +1,13 @@
-"""A child process of `trocket up` that runs one broker.
+"""A child process of `trocket up` that runs one broker, or the controller.
 
-The command line is constant except for the flags of the log. The settings go through the child's
+The command line is constant except for the flags of the log. A broker's settings go through its
 standard input, which stays open: when this process ends, for whatever reason, the child reads the
 end of its input and stops, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,10 +18,11 @@ from typing import Final
 
 import trio
 
-from .plan import Member
-
 COMMAND: Final = (sys.executable, "-m", "trocket.broker", "--config-from-stdin")
-"""The command line without the flags of the log."""
+"""The command line of a broker without the flags of the log."""
+
+CONTROLLER: Final = (sys.executable, "-m", "trocket.controller", "--exit-with-parent")
+"""The command line of a controller without its file and the flags of the log."""
 
 LAST_LINES_MAX: Final = 10
 """Last lines of a child's log that are repeated when it exits unexpectedly."""
@@ -39,31 +41,36 @@ READ_SIZE: Final = 65_536
 
 
 class Child:
-    """A broker in a child process.
+    """A server in a child process.
 
     Lifecycle: `start`, then `run` in a nursery that outlives `stop`.
 
     Args:
-      member: the broker's name, role and settings.
+      name: of the server, for its log.
+      command: the command line without the flags of the log.
       on_line: called with each line of its log.
       on_end: called when it has exited and its log is read.
 
     Attributes:
       status: its exit status, or minus the signal that ended it; None while it runs.
       has_booted: set when it reports that it serves.
+      report: what it printed then.
       last_lines: the last lines of its log.
     """
 
     def __init__(
         self,
-        member: Member,
+        name: str,
+        command: Sequence[str] = COMMAND,
         *,
         on_line: Callable[[Child, str], None],
         on_end: Callable[[Child], None],
     ) -> None:
-        self.member = member
+        self.name = name
         self.status: int | None = None
         self.has_booted = trio.Event()
+        self.report = b""
+        self._command = command
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES_MAX)
         self._on_line = on_line
         self._on_end = on_end
@@ -74,16 +81,16 @@ class Child:
         """The process id; 0 before `start`."""
         return self._process.pid if self._process is not None else 0
 
-    async def start(self, namesrv_addr: str, log_flags: Sequence[str]) -> None:
+    async def start(self, log_flags: Sequence[str], properties: str = "") -> None:
         """Start the process, and send it its settings.
 
         Args:
           log_flags: such as `--log-level info`.
-          namesrv_addr: `host:port;host:port` of the name servers to register with.
+          properties: lines of a broker.conf, and an empty one.
         Raises: OSError: the process cannot be started.
         """
         self._process = await trio.lowlevel.open_process(
-            [*COMMAND, *log_flags],
+            [*self._command, *log_flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -91,11 +98,9 @@ class Child:
             start_new_session=True,  # Ctrl-C must reach this process only, which stops them
         )
         assert self._process.stdin is not None
-        try:
-            properties = self.member.properties(namesrv_addr)
+        # If the pipe is broken, it has exited already; its log has the reason.
+        with contextlib.suppress(trio.BrokenResourceError):
             await self._process.stdin.send_all(properties.encode("ascii"))
-        except trio.BrokenResourceError:  # it has exited already; its log has the reason
-            pass
 
     async def run(self) -> None:
         """Read its output until it has exited."""
@@ -129,7 +134,8 @@ class Child:
         assert self._process.stdout is not None
         with reading:
             try:
-                while await self._process.stdout.receive_some(READ_SIZE):
+                while data := await self._process.stdout.receive_some(READ_SIZE):
+                    self.report += data
                     self.has_booted.set()
             except trio.BrokenResourceError:
                 pass

@@ -28,9 +28,11 @@ from ...namesrv.config import NamesrvConfig
 from ...native import choice
 from ...remoting.hosts import join_address
 from ...store.config import MessageStoreConfig
+from ..console_extra import NOT_INSTALLED, is_installed
 from ..error_lines import errors_as_json, say_error
 from . import exposure as up_exposure
 from .config import Configured, UpTls, read_cluster, read_one
+from .errors import ConsoleError
 from .flags import PROGRAM
 from .plan import Shape, reachable, shape_of, usage
 
@@ -41,13 +43,20 @@ if TYPE_CHECKING:
 
     from ...auth.server_access import ServerAccess
     from ...broker.controller import BrokerController
+    from .console import ConsoleChild
 
 
 def run(options: argparse.Namespace) -> int:
     """Run both with the parsed flags of `PROGRAM` until SIGTERM or SIGINT; return the status."""
     errors_as_json.set(options.json)
     try:
-        shape = shape_of(options.masters, options.slaves, options.brokers, is_sync=options.is_sync)
+        shape = shape_of(
+            options.masters,
+            options.slaves,
+            options.brokers,
+            is_sync=options.is_sync,
+            is_failover=options.is_failover,
+        )
         configured = read_cluster(options, shape) if shape is not None else read_one(options)
     except up_exposure.ExposedError as error:
         if options.json:
@@ -60,6 +69,9 @@ def run(options: argparse.Namespace) -> int:
     if options.print_all:
         _print(configured)
         return process.EXIT_OK
+    if options.console and not is_installed():
+        _report(PROGRAM.name, NOT_INSTALLED)
+        return process.EXIT_FAILED
     process.log_to_stderr(options.log_level, options.log_format, configured.warnings)
     if shape is not None:
         return _serve_cluster(options, configured, shape)
@@ -68,14 +80,24 @@ def run(options: argparse.Namespace) -> int:
         configured.namesrv, configured.broker, configured.store, configured.tls,
         as_json=options.json, home=options.home, in_memory=options.memory,
         config_path=str(Path(options.config_file).absolute()) if is_saved else "",
+        console=_console(options, configured),
     )  # fmt: skip
     return process.serve(
         up.run,
         program=PROGRAM.name,
-        expected=(StoreError, SelfCheckError),
+        expected=(StoreError, SelfCheckError, ConsoleError),
         with_parent=options.exit_with_parent,
         report=_report,
     )
+
+
+def _console(options: argparse.Namespace, configured: Configured) -> ConsoleChild | None:
+    if not options.console:
+        return None
+    from .console import ConsoleChild
+
+    is_tls = configured.tls.check is not None
+    return ConsoleChild(options.console_port, configured.broker_tls if is_tls else None)
 
 
 def _report(program: str, line: str) -> None:
@@ -108,13 +130,14 @@ def _serve_cluster(options: argparse.Namespace, configured: Configured, shape: S
             home=configured.store.store_path_root_dir,
             tls=configured.tls.namesrv,
             check_tls=configured.tls.check,
+            console=_console(options, configured),
         )
         await cluster.run(stop)
 
     return process.serve(
         run,
         program=PROGRAM.name,
-        expected=(StoreError, ClusterError),
+        expected=(StoreError, ClusterError, ConsoleError),
         with_parent=options.exit_with_parent,
         report=_report,
     )
@@ -149,6 +172,7 @@ class Up:
       home: the data folder, to be printed.
       in_memory: keep all files in this process's memory.
       config_path: the file of the broker, absolute, where changed settings are saved; "": none.
+      console: is started when both are ready; None: there is none.
     """
 
     def __init__(
@@ -162,6 +186,7 @@ class Up:
         home: str,
         in_memory: bool = False,
         config_path: str = "",
+        console: ConsoleChild | None = None,
     ) -> None:
         self._namesrv = namesrv
         self._broker = broker
@@ -172,13 +197,15 @@ class Up:
         self._in_memory = in_memory
         self._config_path = config_path
         self._metrics = ""
+        self._console = console
+        self._console_address = ""
         self._namesrv_access: ServerAccess | None = None
 
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
 
         Raises: OSError, StoreError: a server could not start; SelfCheckError: the self-check
-          failed; or the error of a server that failed.
+          failed; ConsoleError: the console did not start; or the error of a server that failed.
         """
         import trio
 
@@ -187,11 +214,11 @@ class Up:
         from ...disk.memory_disk import MemoryDisk
         from ...disk.os_disk import OsDisk
         from ...namesrv.controller import NamesrvController
-        from ...remoting.client import split_address
+        from ...remoting.opener import split_address
         from ...remoting.turn import Turn
 
         clock, turn = SystemClock(), Turn()
-        # `stop` cancels only the inner nursery: the broker unregisters at the name server.
+        # After `stop` the console ends, then the broker, which unregisters at the name server.
         async with trio.open_nursery() as outer:
             disk = MemoryDisk() if self._in_memory else OsDisk()
             namesrv = NamesrvController(
@@ -217,16 +244,24 @@ class Up:
                 config_path=self._config_path,
                 tls=self._tls.broker,
             )
-            with stop:
-                async with trio.open_nursery() as inner:
-                    await inner.start(broker.run)
-                    await self._become_ready(ours, broker)
-                    process.settle()
-                    await trio.sleep_forever()
+            async with trio.open_nursery() as inner:
+                try:
+                    with stop:
+                        await inner.start(broker.run)
+                        await self._become_ready(ours, broker, inner)
+                        process.settle()
+                        await trio.sleep_forever()
+                finally:
+                    if self._console is not None:
+                        with trio.CancelScope(shield=True):
+                            await self._console.stop()
+                inner.cancel_scope.cancel()
             outer.cancel_scope.cancel()
 
-    async def _become_ready(self, namesrv: str, broker: BrokerController) -> None:
-        from ...remoting.client import split_address
+    async def _become_ready(
+        self, namesrv: str, broker: BrokerController, nursery: trio.Nursery
+    ) -> None:
+        from ...remoting.opener import split_address
 
         advertised = broker.broker_addr
         port = split_address(advertised)[1]
@@ -239,6 +274,9 @@ class Up:
             # Meanwhile the broker found the disk too full: check again, without a send.
             check_ms, warning = await self._check(namesrv, here, broker)
         refused = broker.sends_refused
+        if self._console is not None:
+            self._console_address = await self._console.start(namesrv, broker.super_account)
+            nursery.start_soon(self._console.watch)
         if warning:
             process.logger.warning(warning)
         host = (
@@ -297,6 +335,7 @@ class Up:
             "store": self._store.store_path_root_dir,
             "memory": self._in_memory,
             "metrics": self._metrics,
+            "console": self._console_address,
             "sendsRefused": refused,
             "hotPath": choice.description,
         }
@@ -304,6 +343,7 @@ class Up:
             process.say(json.dumps(facts))
             return
         listening_text = ", ".join(listening)
+        console = f"  console      {self._console_address}\n" if self._console_address else ""
         data = "in memory, gone at the end" if self._in_memory else facts["store"]
         process.say(
             f"trocket {__version__}, process {facts['pid']}\n"
@@ -312,6 +352,7 @@ class Up:
             f"{self._broker.broker_cluster_name}, listening on {listening_text}\n"
             f"  data         {data}\n"
             f"  metrics      {self._metrics or 'none'}\n"
+            f"{console}"
             f"  self-check   {checked}\n"
             f"  hot path     {choice.description}\n"
             "\n"

@@ -153,7 +153,13 @@ def read_one(options: argparse.Namespace) -> Configured:
         raise ConfigError("--broker-config needs several brokers: add --masters 2")
     if options.memory and options.home:
         raise ConfigError("--memory keeps no files: give it without --home")
-    return _read(options, "store", Problems((), ""))
+    configured = _read(options, "store", Problems((), ""))
+    if configured.broker.enable_controller_mode:
+        raise ConfigError(
+            "enableControllerMode=true: trocket up has a controller with --failover only; to join "
+            "others, run trocket broker"
+        )
+    return configured
 
 
 def read_cluster(options: argparse.Namespace, shape: Shape) -> Configured:
@@ -218,6 +224,7 @@ def _read(options: argparse.Namespace, folder: str, problems: Problems) -> Confi
         ("--namesrv-port", options.namesrv_port),
         ("--broker-port", options.broker_port),
         ("--metrics-port", options.metrics_port),
+        ("--console-port", options.console_port),
     ):
         with problems.collected():
             _check_port(flag, port)

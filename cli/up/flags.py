@@ -56,6 +56,19 @@ PROGRAM: Final = Program(
             metavar="PORT",
             kind=int,
         ),
+        Flag(
+            ("--console",),
+            "console",
+            "Serve a web console beside the broker, and print its address",
+        ),
+        Flag(
+            ("--console-port",),
+            "console_port",
+            "Serve the console on PORT (8082) of loopback; 0 takes any free port",
+            metavar="PORT",
+            kind=int,
+            default=8082,
+        ),
         Flag(("-c",), "config_file", "Read this broker.conf of RocketMQ", metavar="FILE"),
         Flag(
             ("--namesrv-config",),
@@ -96,6 +109,13 @@ PROGRAM: Final = Program(
             ("--sync",),
             "is_sync",
             "Let masters confirm a send when a slave has it: brokerRole=SYNC_MASTER",
+            panel=_SEVERAL,
+        ),
+        Flag(
+            ("--failover",),
+            "is_failover",
+            "Run a controller, which makes another broker the master when one is lost; each master "
+            "has a slave unless --slaves says otherwise",
             panel=_SEVERAL,
         ),
         Flag(

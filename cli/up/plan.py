@@ -36,11 +36,19 @@ _FIXED_KEYS = {
     "brokerId": "a master's is 0, and its slaves' are 1 and up",
     "haListenPort": "a master's is its listenPort + 1",
     "haMasterAddress": "a slave learns its master from the name server",
+    "enableControllerMode": "--failover sets it",
+    "controllerAddr": "--failover sets it",
 }
 """Keys that a file must not set here, and their fixed values."""
 
-_ALLOWED_VALUES = {("brokerName", "broker-a"), ("brokerId", "0"), ("haListenPort", "0")}
-"""Values of fixed keys that are ignored: Apache's own broker.conf has them."""
+_ALLOWED_VALUES = {
+    ("brokerName", "broker-a"),
+    ("brokerId", "0"),
+    ("haListenPort", "0"),
+    ("enableControllerMode", "false"),
+    ("controllerAddr", ""),
+}
+"""Values of fixed keys that are ignored: defaults, and what Apache's own broker.conf has."""
 
 _SUPPORTED = frozenset(
     key_of(field)
@@ -55,11 +63,13 @@ class Shape(NamedTuple):
     Attributes:
       slaves: slaves per master.
       is_sync: each master is a SYNC_MASTER, even if a file sets another role.
+      is_failover: a controller gives the roles; the first broker of each name begins as master.
     """
 
     masters: int
     slaves: int
     is_sync: bool
+    is_failover: bool = False
 
 
 class ConfigFile(NamedTuple):
@@ -94,35 +104,46 @@ class Member(NamedTuple):
 
     @property
     def is_slave(self) -> bool:
-        """Whether it follows a master."""
+        """Whether it follows a master, at the first start."""
         return self.role is BrokerRole.SLAVE
 
-    def properties(self, namesrv_addr: str) -> str:
+    def properties(self, namesrv_addr: str, controller_addr: str = "") -> str:
         """Its keys as lines of a broker.conf, followed by an empty line.
 
         Args:
           namesrv_addr: `host:port;host:port`.
+          controller_addr: `host:port`; "": there is no controller.
         """
         pairs = {**self.keys, "namesrvAddr": namesrv_addr}
+        if controller_addr:
+            pairs |= {"enableControllerMode": "true", "controllerAddr": controller_addr}
         return "".join(property_line(key, value) for key, value in pairs.items()) + "\n"
 
 
 def shape_of(
-    masters: int | None, slaves: int | None, brokers: int | None, *, is_sync: bool
+    masters: int | None,
+    slaves: int | None,
+    brokers: int | None,
+    *,
+    is_sync: bool,
+    is_failover: bool = False,
 ) -> Shape | None:
     """The numbers of brokers from the flags; None: one, in the name server's process.
 
     Args:
-      masters, slaves, brokers, is_sync: the flags; None if not given.
+      masters, slaves, brokers, is_sync, is_failover: the flags; None if not given.
     Raises: ConfigError: the flags contradict each other, or a number is out of range.
     """
     if brokers is not None and (masters is not None or slaves is not None):
         raise ConfigError("--brokers N means --masters N --slaves 0: give it without these two")
-    if masters is None and slaves is None and brokers is None and not is_sync:
+    if is_failover:
+        _check_failover(slaves, brokers, is_sync=is_sync)
+        slaves = 1 if slaves is None else slaves
+    elif masters is None and slaves is None and brokers is None and not is_sync:
         return None
     flag, count = ("--brokers", brokers) if brokers is not None else ("--masters", masters)
     count = 1 if count is None else count
-    shape = Shape(count, slaves or 0, is_sync)
+    shape = Shape(count, slaves or 0, is_sync, is_failover)
     if not 1 <= count <= MASTERS_MAX:
         raise ConfigError(f"{flag} {count}: give 1 to {MASTERS_MAX}")
     if shape.slaves < 0:
@@ -133,6 +154,16 @@ def shape_of(
     if is_sync and not shape.slaves:
         raise ConfigError("--sync: masters would wait for slaves, but have none: add --slaves 1")
     return shape
+
+
+def _check_failover(slaves: int | None, brokers: int | None, *, is_sync: bool) -> None:
+    """Raises: ConfigError: flags that contradict --failover."""
+    if brokers is not None or slaves == 0:
+        raise ConfigError("--failover: another broker takes a master's place: add --slaves 1")
+    if is_sync:
+        raise ConfigError(
+            "--failover: a send is confirmed when all of the in-sync set have it: leave --sync out"
+        )
 
 
 def plan(
@@ -171,6 +202,7 @@ def plan(
         }
         keys.setdefault("traceTopicEnable", "true")
         role = _role(shape, keys, broker_id, file.path)
+        role_keys = {"brokerId": str(broker_id), "brokerRole": role.name}
         if shape.slaves:
             keys.setdefault("slaveReadEnable", "true")
         # Slaves connect to brokerIP2. They are on this machine, which may not reach brokerIP1.
@@ -178,8 +210,8 @@ def plan(
             "brokerIP2", reachable(keys.get("haListenAddress", store.ha_listen_address))
         )
         broker_name = f"broker-{letter}"
-        keys |= {"brokerName": broker_name, "brokerId": str(broker_id), "brokerRole": role.name}
-        members.append(_member(shape, name, role, keys, file.path))
+        keys |= {"brokerName": broker_name, **({} if shape.is_failover else role_keys)}
+        members.append(_member(shape, name, role, broker_id, keys, file.path))
     return members, warnings
 
 
@@ -253,20 +285,21 @@ def _role(shape: Shape, keys: Mapping[str, str], broker_id: int, path: str) -> B
 
 
 def _member(
-    shape: Shape, name: str, role: BrokerRole, keys: Mapping[str, str], path: str
+    shape: Shape, name: str, role: BrokerRole, broker_id: int, keys: Mapping[str, str], path: str
 ) -> Member:
     """Raises: ConfigError: its keys contradict each other, or the number of slaves."""
     entries = [Entry(key, value, 0) for key, value in keys.items()]
     broker, store, _ = read_broker_config(
         entries, BrokerConfig(), MessageStoreConfig(), path=path or name
     )
-    if role is BrokerRole.SYNC_MASTER and store.in_sync_replicas > shape.slaves + 1:
+    is_sync = role is BrokerRole.SYNC_MASTER
+    if is_sync and store.in_sync_replicas > shape.slaves + 1:
         reason = f"inSyncReplicas={store.in_sync_replicas}: a master and its slaves are only "
         raise ConfigError(f"{reason}{shape.slaves + 1}", path=path)
     return Member(
         name,
         broker.broker_name,
-        broker.broker_id,
+        broker_id,
         role,
         keys,
         broker.bind_address,

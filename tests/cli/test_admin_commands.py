@@ -10,15 +10,14 @@ import select
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import anyio
 import pytest
 
 from trocket import blocking
-from trocket.cli.top.command import Order, _selection, _shares, span_text
-from trocket.cli.top.sample import SPANS_MAX, TOPICS_MAX, Sample, Sampler
-from trocket.client import Admin, ConnectError, Message, MessageQueue, Producer, PullConsumer
+from trocket.cli.top import Order, _selection, _shares, span_text
+from trocket.client import Admin, Message, MessageQueue, Producer, PullConsumer
+from trocket.operations.sampling import Sample
 from trocket.remoting.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from trocket.remoting.headers import RegisterBrokerRequestHeader
 from trocket.remoting.request_codes import RequestCode
@@ -252,81 +251,6 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def sampled(broker: Broker, verb: Any) -> Any:
-    async def main() -> Any:
-        with anyio.fail_after(TIMEOUT_S):
-            async with Admin(broker.url, timeout_s=1.0) as admin:
-                return await verb(admin, Sampler(admin))
-
-    return anyio.run(main, backend="trio")
-
-
-def topics_of(sample: Sample) -> dict[str, Any]:
-    return {row.topic: row for row in sample.topics}
-
-
-def test_rates_are_what_came_between_two_samples(broker: Broker) -> None:
-    async def verb(admin: Admin, sampler: Sampler) -> None:
-        async def send(count: int) -> None:
-            async with Producer(admin.client) as producer:
-                for _ in range(count):
-                    await producer.send(Message("Rates", "x"))
-
-        await admin.create_topic("Rates", 1)
-        await send(2)
-        async with PullConsumer(admin.client, group="rates") as consumer:
-            await consumer.commit({MessageQueue("Rates", "broker-a", 0): 1})
-            first = topics_of(await sampler.sample())["Rates"]
-            assert (first.in_rate, first.out_rate, first.lag) == (None, None, 1)
-            await send(10)
-            await consumer.commit({MessageQueue("Rates", "broker-a", 0): 6})
-        sample = await sampler.sample()
-        second = topics_of(sample)["Rates"]
-        assert second.lag == 6
-        assert second.in_rate == pytest.approx(2 * second.out_rate, rel=0.5)
-        (group,) = [row for row in sample.groups if row.group == "rates"]
-        assert (group.out_rate, group.topics) == (second.out_rate, ("Rates",))
-        await admin.delete_group("rates")
-        await admin.delete_topic("Rates")
-
-    sampled(broker, verb)
-
-
-@pytest.mark.slow
-def test_topics_without_a_consumer_take_turns(broker: Broker) -> None:
-    async def verb(admin: Admin, sampler: Sampler) -> None:
-        names = [f"lone{number:02}" for number in range(TOPICS_MAX + 4)]
-        for name in names:
-            await admin.create_topic(name, 1)
-        first = await sampler.sample()
-        assert len({row.topic for row in first.topics} & set(names)) <= TOPICS_MAX
-        second = await sampler.sample()
-        assert set(names) <= set(topics_of(second))
-        for name in names:
-            await admin.delete_topic(name)
-
-    sampled(broker, verb)
-
-
-def test_a_broker_that_goes_and_comes_back_has_its_error_in_its_row() -> None:
-    with Broker() as broker:
-
-        async def verb(admin: Admin, sampler: Sampler) -> None:
-            (row,) = (await sampler.sample()).brokers
-            assert row.error == ""
-            await anyio.to_thread.run_sync(broker.restart)
-            for _ in range(100):
-                try:
-                    (row,) = (await sampler.sample()).brokers
-                except ConnectError:
-                    continue
-                if not row.error:
-                    return
-            pytest.fail(row.error)
-
-        sampled(broker, verb)
-
-
 def test_rows_are_sorted_and_fit() -> None:
     assert _shares(30, [2, 5, 100]) == [2, 5, 23]
     assert _shares(9, [0, 50, 50]) == [0, 4, 4]
@@ -336,7 +260,6 @@ def test_rows_are_sorted_and_fit() -> None:
     select_in = _selection(Order.IN, "")
     empty = Sample(0, (), (), ())
     assert select_in(empty) == empty
-    assert SPANS_MAX > 0
 
 
 # What goes wrong

@@ -46,6 +46,7 @@ def played(monkeypatch):
 
         monkeypatch.setattr("trocket.interop.wire_differ.differ.jobs", jobs)
         monkeypatch.setattr("trocket.interop.wire_differ.differ.accounts_jobs", lambda *_: [])
+        monkeypatch.setattr("trocket.interop.grpc_differ.differ.jobs", lambda *_: [])
         return asked
 
     return set_cells

@@ -41,7 +41,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for command in ("up", "broker", "namesrv", "filtersrv", "keys"):
+    for command in ("up", "broker", "namesrv", "controller", "proxy", "filtersrv", "keys"):
         assert command in out
 
 
@@ -50,7 +50,7 @@ def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
     assert "nosuch" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["up", "broker", "namesrv", "filtersrv"])
+@pytest.mark.parametrize("command", ["up", "broker", "namesrv", "controller", "proxy", "filtersrv"])
 def test_each_server_has_help_errors_and_an_example_as_all_commands(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,12 +285,12 @@ def test_p_prints_warnings_beside_the_configuration(
     module: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     conf = tmp_path / "server.conf"
-    conf.write_text("serverWorkerThreads=8\ngrpcServerPort=8081\n")
+    conf.write_text("serverWorkerThreads=8\nenableBatchAck=true\n")
     assert module(["-c", str(conf), "-p"]) == 0
     printed_text = capsys.readouterr()
     assert "warning: " in printed_text.err
     assert "serverWorkerThreads has no effect" in printed_text.err
-    assert "grpcServerPort has no effect: it is a key of rmq-proxy.json" in printed_text.err
+    assert "enableBatchAck has no effect: it is a key of rmq-proxy.json" in printed_text.err
     assert "listenPort=" in printed_text.out
 
 
@@ -298,7 +298,7 @@ def test_p_prints_warnings_beside_the_configuration(
     ("name", "words"),
     [
         ("brokerNmae", "near it are brokerName"),
-        ("grpcServerPort", "a key of rmq-proxy.json"),
+        ("enableBatchAck", "a key of rmq-proxy.json"),
         ("zzqxjw", "has 'zzqxjw' in its name"),
     ],
 )

@@ -126,6 +126,7 @@ def test_a_key_without_effect_is_not_passed_to_each_broker() -> None:
         ("brokerId=3\n", "brokerId"),
         ("haListenPort=20000\n", "haListenPort"),
         ("haMasterAddress=10.0.0.1:10912\n", "haMasterAddress"),
+        ("enableControllerMode=true\ncontrollerAddr=10.0.0.1:9878\n", "enableControllerMode"),
         ("brokerRole=SLAVE\nbrokerId=1\n", "brokerId"),
         ("brokerRole=SYNC_MASTER\ninSyncReplicas=3\n", "inSyncReplicas=3: .* are only 2"),
     ],
@@ -169,6 +170,32 @@ def test_what_the_flags_mean(given: tuple[int | None, ...], shape: Shape | None)
 def test_flags_that_cannot_be(given: tuple[int | None, ...]) -> None:
     with pytest.raises(ConfigError):
         shape_of(*given, is_sync=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape"),
+    [
+        ((None, None, None), Shape(1, 1, False, True)),
+        ((2, 2, None), Shape(2, 2, False, True)),
+    ],
+)
+def test_what_failover_means(given: tuple[int | None, ...], shape: Shape) -> None:
+    assert shape_of(*given, is_sync=False, is_failover=True) == shape
+
+
+@pytest.mark.parametrize(
+    ("given", "is_sync"), [((None, 0, None), False), ((None, None, 2), False), ((1, 1, None), True)]
+)
+def test_flags_that_contradict_failover(given: tuple[int | None, ...], is_sync: bool) -> None:
+    with pytest.raises(ConfigError, match="--failover"):
+        shape_of(*given, is_sync=is_sync, is_failover=True)
+
+
+def test_brokers_with_failover_get_their_roles_from_the_controller() -> None:
+    for member in planned(Shape(1, 1, False, True)):
+        assert not {"brokerRole", "brokerId"} & member.keys.keys()
+        text = member.properties("127.0.0.1:9876", "127.0.0.1:9878")
+        assert "enableControllerMode=true\ncontrollerAddr=127.0.0.1:9878\n" in text
 
 
 @pytest.mark.slow

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ...common.terminal import plain, show
-from ..completion import profile_names
-from ..session import (
+from ..common.terminal import plain, show
+from .completion import profile_names
+from .session import (
     EXIT_FAILED,
     SHARED,
     Shared,
@@ -25,8 +25,8 @@ from ..session import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from .checks import Result
-    from .collect import Progress
+    from ..operations.doctor.checks import Result
+    from ..operations.doctor.collect import Progress
 
 COLUMNS = ("Check", "Result", "What", "What to do")
 
@@ -62,15 +62,15 @@ def doctor(
         shared = shared._replace(url=chosen_url(cluster) or cluster)
 
     async def main() -> list[Result]:
-        from .checks import judge
-        from .collect import collect
+        from ..operations.doctor.checks import judge
+        from ..operations.doctor.collect import collect
 
         async with new_client(shared.url, shared.timeout_s) as client:
             with _progress() as progress:
                 return judge(await collect(client, progress))
 
     results = run(main)
-    from .findings import Severity
+    from ..operations.doctor.findings import Severity
 
     worst = max(each.severity for each in results)
     if shared.as_json:
@@ -83,12 +83,22 @@ def doctor(
         raise typer.Exit(EXIT_FAILED)
 
 
+class Line(NamedTuple):
+    """What is shown of a finding; of a check without one, its note."""
+
+    result: str
+    text: str
+    advice: str
+
+
+def _lines(result: Result) -> list[Line]:
+    if not result.findings:
+        return [Line(result.severity.text, result.note, "")]
+    return [Line(each.severity.text, each.text, each.advice) for each in result.findings]
+
+
 def _rows(results: list[Result]) -> list[list[str]]:
-    return [
-        [result.check, finding.severity.text, finding.text, finding.advice]
-        for result in results
-        for finding in result.findings
-    ]
+    return [[result.check, *line] for result in results for line in _lines(result)]
 
 
 def _print(results: list[Result]) -> None:
@@ -104,13 +114,12 @@ def _print(results: list[Result]) -> None:
     table = Table(*COLUMNS[:2], show_lines=False)
     table.add_column("What", overflow="fold")
     for result in results:
-        for number, finding in enumerate(result.findings):
-            text = Text(plain(finding.text))
-            if finding.advice:
-                text.append(f"\n{plain(finding.advice)}", style="italic")
+        for number, line in enumerate(_lines(result)):
+            text = Text(plain(line.text))
+            if line.advice:
+                text.append(f"\n{plain(line.advice)}", style="italic")
             name = result.check if number == 0 else ""
-            word = finding.severity.text
-            table.add_row(name, Text(word, style=_STYLES[word]), text)
+            table.add_row(name, Text(line.result, style=_STYLES[line.result]), text)
     console.print(table)
 
 
@@ -127,7 +136,7 @@ def _paragraph(row: Sequence[str]) -> Text:
 
 
 def _tree(url: str, results: list[Result], worst: str) -> dict[str, object]:
-    from ...remoting.cluster_url import parse_url
+    from ..remoting.cluster_url import parse_url
 
     return {
         "nameServers": list(parse_url(url).name_servers),
@@ -136,10 +145,7 @@ def _tree(url: str, results: list[Result], worst: str) -> dict[str, object]:
             {
                 "check": result.check,
                 "result": result.severity.text,
-                "findings": [
-                    {"result": each.severity.text, "text": each.text, "advice": each.advice}
-                    for each in result.findings
-                ],
+                "findings": [line._asdict() for line in _lines(result)],
             }
             for result in results
         ],

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...common.terminal import plain, show, table, time_text
-from ..live_lines import begin_sample
-from ..session import (
+from ..common.terminal import plain, show, table, time_text
+from ..common.texts import one_line
+from .live_lines import begin_sample
+from .session import (
     INTERVAL_MAX_S,
     SHARED,
     Shared,
@@ -19,7 +20,7 @@ from ..session import (
     new_client,
     run,
 )
-from ..statistics_view import rate
+from .statistics_view import rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from .sample import BrokerRow, GroupRow, Sample, Sampler, TopicRow
+    from ..operations.sampling import BrokerRow, GroupRow, Sample, Sampler, TopicRow
 
 BROKER_COLUMNS = ("Broker", "Cluster", "Address", "Version", "In/s", "Out/s", "Disk", "Error")
 TOPIC_COLUMNS = ("Topic", "Queues", "In/s", "Out/s", "Groups", "Lag", "Delay")
@@ -88,8 +89,8 @@ def top(
     async def main() -> str:
         import anyio
 
-        from ...client import Admin
-        from .sample import Sampler
+        from ..client import Admin
+        from ..operations.sampling import Sampler
 
         async with new_client(shared.url, shared.timeout_s) as client, Admin(client) as admin:
             sampler = Sampler(admin, is_all=is_all)
@@ -149,7 +150,7 @@ async def _live(sampler: Sampler, select: Callable[[Sample], Sample], interval_s
     from rich.live import Live
     from rich.text import Text
 
-    from ...client import ClientError
+    from ..client import ClientError
 
     with Live(Text("asking the cluster"), auto_refresh=False, screen=True) as live:
         while True:
@@ -159,7 +160,7 @@ async def _live(sampler: Sampler, select: Callable[[Sample], Sample], interval_s
                     screen_of(sample, live.console.height, live.console.width), refresh=True
                 )
             except ClientError as failure:
-                live.update(Text(" ".join(str(failure).split())), refresh=True)
+                live.update(Text(one_line(failure)), refresh=True)
             await anyio.sleep(interval_s)
 
 

@@ -1,1 +1,0 @@
-"""`trocket doctor`: what is wrong with a cluster, and what to do."""

@@ -1,1 +1,0 @@
-"""`trocket top`: brokers, topics and groups, live."""
