@@ -63,8 +63,9 @@ STARTUP = {
     "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
     "broker": "org.apache.rocketmq.broker.BrokerStartup",
     "filtersrv": "org.apache.rocketmq.filtersrv.FiltersrvStartup",
+    "controller": "org.apache.rocketmq.controller.ControllerStartup",
 }
-"""Main class of each process, the same in all versions."""
+"""Main class of each process, the same in all versions; 4.x has no controller."""
 
 
 def broker_conf_text(keys: Mapping[str, object]) -> str:
@@ -92,6 +93,55 @@ def ask_route(
         return TopicRouteData.from_body(answer.body)
     except RemoteProtocolError as error:
         raise PeerError(f"{namesrv_address} answered with no valid route: {error}") from error
+
+
+def start_java(
+    name: str,
+    folder: Path,
+    *,
+    jars: Path,
+    java: tuple[str, ...],
+    is_measured: bool = False,
+) -> LineProcess:
+    """A server of Apache's, started on `conf/NAME.conf` of its folder; it has booted.
+
+    Args:
+      name: a key of STARTUP.
+      folder: of this server: its configuration, and its logs.
+      jars: their folder.
+      java: options of the JVM.
+      is_measured: do not spare CPU time at its start.
+    Raises: PeerError: it ended, or did not report success in 180 s.
+    """
+    command = ["java", *java, *JAVA_OPENS, f"-Duser.home={folder}"]
+    command += ["-cp", f"{jars}/*", STARTUP[name], "-c", str(folder / "conf" / f"{name}.conf")]
+    if not is_measured:
+        command = class_archive.with_archive(command)
+    home = {"ROCKETMQ_HOME": str(folder)}
+    process = LineProcess(command, folder=folder, name=name, environment=home)
+    try:
+        process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
+    except PeerError as error:
+        process.kill()
+        raise PeerError(f"{error}\n{_log_tail(folder, name)}") from error
+    class_archive.dump(command, process.pid)
+    return process
+
+
+def _log_tail(folder: Path, name: str) -> str:
+    """The last lines of a process's log file, which holds the reason of a failed start."""
+    logs = folder / "logs"
+    found = [
+        path
+        for path in (logs / f"{name}.log", logs / "rocketmqlogs" / f"{name}.log")
+        if path.is_file()
+    ]
+    lines = [
+        line
+        for path in found
+        for line in path.read_text(errors="replace").splitlines()[-LOG_TAIL_MAX:]
+    ]
+    return "\n".join([f"log of {name}:", *lines])
 
 
 class ApacheCluster(LocalCluster):
@@ -176,39 +226,18 @@ class ApacheCluster(LocalCluster):
             (conf / "filtersrv.conf").write_text(broker_conf_text(filter_keys))
 
     def _launch(self, name: str) -> None:
-        command = ["java", *self._java[name], *JAVA_OPENS, f"-Duser.home={self.folder}"]
-        if self._tls is not None:
-            command += self._tls.java_options
-        elif not self._is_measured:
-            command.append(NO_TLS)
-        command += ["-cp", f"{self._jars[name]}/*", STARTUP[name]]
-        command += ["-c", str(self.folder / "conf" / f"{name}.conf")]
-        if not self._is_measured:
-            command = class_archive.with_archive(command)
-        home = {"ROCKETMQ_HOME": str(self.folder)}
-        process = LineProcess(command, folder=self.folder, name=name, environment=home)
-        try:
-            process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
-        except PeerError as error:
-            process.kill()
-            raise PeerError(f"{error}\n{self._log_tail(name)}") from error
-        class_archive.dump(command, process.pid)
-        self._running[name] = process
+        self._running[name] = start_java(
+            name,
+            self.folder,
+            jars=self._jars[name],
+            java=(*self._java[name], *self._tls_options()),
+            is_measured=self._is_measured,
+        )
 
-    def _log_tail(self, name: str) -> str:
-        """The last lines of a process's log file, which holds the reason of a failed start."""
-        logs = self.folder / "logs"
-        found = [
-            path
-            for path in (logs / f"{name}.log", logs / "rocketmqlogs" / f"{name}.log")
-            if path.is_file()
-        ]
-        lines = [
-            line
-            for path in found
-            for line in path.read_text(errors="replace").splitlines()[-LOG_TAIL_MAX:]
-        ]
-        return "\n".join([f"log of {name}:", *lines])
+    def _tls_options(self) -> tuple[str, ...]:
+        if self._tls is not None:
+            return tuple(self._tls.java_options)
+        return () if self._is_measured else (NO_TLS,)
 
     def start_broker(self) -> None:
         """Start the broker, and wait until the name server, if it runs, has its registration.

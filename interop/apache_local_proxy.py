@@ -6,10 +6,12 @@ Source of the keys: org.apache.rocketmq.proxy.config.ProxyConfig and ProxyStartu
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from .apache import ApacheCluster
+from .apache import NO_TLS, ApacheCluster
 from .apache_proxy import STARTUP
 from .maven import JAVA_BROKER, JAVA_OPENS, fetch_jars
 from .ports import free_port
@@ -18,18 +20,43 @@ from .process import LineProcess, PeerError
 START_TIMEOUT_S: Final = 120.0
 
 
+def proxy_keys_with_tls(folder: Path) -> dict[str, object]:
+    """Keys of the proxy for the files that `trocket tls init` made in a folder."""
+    return {
+        "tlsTestModeEnable": False,
+        "tlsCertPath": str(folder / "server" / "server.crt"),
+        "tlsKeyPath": str(folder / "server" / "server.key"),
+    }
+
+
 class ApacheLocalProxy(ApacheCluster):
     """A name server, and a broker that serves gRPC by the proxy in its process.
 
     Args:
-      version, folder, broker_java: see `ApacheCluster`.
+      version, folder, broker_java, broker_keys, is_measured: see `ApacheCluster`.
+      proxy_keys: added to rmq-proxy.json, such as `proxy_keys_with_tls`; without those it takes no
+        TLS unless it is measured.
     Raises: PeerError: the jars cannot be fetched.
     """
 
     def __init__(
-        self, version: str, folder: Path, *, broker_java: tuple[str, ...] = JAVA_BROKER
+        self,
+        version: str,
+        folder: Path,
+        *,
+        broker_java: tuple[str, ...] = JAVA_BROKER,
+        broker_keys: Mapping[str, object] | None = None,
+        proxy_keys: Mapping[str, object] = MappingProxyType({}),
+        is_measured: bool = True,
     ) -> None:
-        super().__init__(version, folder, broker_java=broker_java, is_measured=True)
+        super().__init__(
+            version,
+            folder,
+            broker_java=broker_java,
+            broker_keys=broker_keys,
+            is_measured=is_measured,
+        )
+        self._no_tls = () if is_measured or "tlsCertPath" in proxy_keys else (NO_TLS,)
         self._proxy_jars = fetch_jars(version, "proxy")
         self._grpc_port = free_port()
         keys = {
@@ -38,6 +65,7 @@ class ApacheLocalProxy(ApacheCluster):
             "namesrvAddr": self.namesrv_address,
             "grpcServerPort": self._grpc_port,
             "remotingListenPort": free_port(),
+            **proxy_keys,
         }
         path = folder / "conf" / "rmq-proxy.json"
         path.write_text(json.dumps(keys, indent=1), encoding="utf-8")
@@ -53,6 +81,7 @@ class ApacheLocalProxy(ApacheCluster):
             return
         conf = self.folder / "conf"
         command = ["java", *self._java[name], *JAVA_OPENS, f"-Duser.home={self.folder}"]
+        command += self._no_tls
         command += ["-cp", f"{self._proxy_jars}/*", STARTUP, "-pm", "LOCAL"]
         command += ["-bc", str(conf / "broker.conf"), "-pc", str(conf / "rmq-proxy.json")]
         home = {"ROCKETMQ_HOME": str(self.folder), "RMQ_PROXY_HOME": str(self.folder)}

@@ -7,7 +7,9 @@ and every broker. Source of the keys: org.apache.rocketmq.proxy.config.ProxyConf
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from . import class_archive
@@ -26,7 +28,7 @@ _OF_PROXY: Final = "org.apache.rocketmq.proxy.auth"
 STARTUP: Final = "org.apache.rocketmq.proxy.ProxyStartup"
 
 
-def _keys_with_accounts(account: Keys) -> dict[str, object]:
+def keys_with_accounts(account: Keys) -> dict[str, object]:
     """Keys that make the proxy check its clients by the brokers' users and policies."""
     return {
         **acl_2_keys(account),
@@ -46,6 +48,7 @@ class ApacheProxy:
       cluster: what it stands in front of.
       folder: for its configuration and logs.
       version: of rocketmq-proxy.
+      keys: added to rmq-proxy.json.
       account: a super account of the cluster, with which the proxy asks for the accounts of its
         clients; None: the cluster has no accounts.
     Raises: PeerError: the jars cannot be fetched.
@@ -57,6 +60,7 @@ class ApacheProxy:
         folder: Path,
         *,
         version: str = VERSION,
+        keys: Mapping[str, object] = MappingProxyType({}),
         account: Keys | None = None,
     ) -> None:
         self.label = cluster.label
@@ -68,7 +72,7 @@ class ApacheProxy:
         self._process: LineProcess | None = None
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        keys: dict[str, object] = {
+        all_keys: dict[str, object] = {
             "rocketMQClusterName": CLUSTER_NAME,
             "proxyMode": "CLUSTER",
             "namesrvAddr": cluster.namesrv_address,
@@ -77,10 +81,11 @@ class ApacheProxy:
             "remotingListenPort": self._remoting_port,
             # As far as a proxy on another machine: 20 s is longer than a scenario.
             "transactionHeartbeatPeriodSecond": 2,
+            **keys,
         }
         if account is not None:
-            keys |= _keys_with_accounts(account)
-        (conf / "rmq-proxy.json").write_text(json.dumps(keys, indent=1), encoding="utf-8")
+            all_keys |= keys_with_accounts(account)
+        (conf / "rmq-proxy.json").write_text(json.dumps(all_keys, indent=1), encoding="utf-8")
 
     @property
     def grpc_address(self) -> str:

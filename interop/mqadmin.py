@@ -429,10 +429,7 @@ def _loaded(
         for group in (GROUP, ONLINE, TRACED, POPPED):
             wire.create_group(group)
         if pops:
-            for number in range(3):
-                _send(wire, MESSAGE_COUNT + 1 + number, POPPED, 0)
-            now_ms = SystemClock().wall_ms()
-            pop(wire, POPPED, POPPED, now_ms=now_ms, count=2, invisible_ms=INVISIBLE_MS)
+            _pop_two_of_three(wire)
         keep_alive = _connect(wire)
         keep_alive()
         ids = [_send(wire, number, TOPIC, number % QUEUE_COUNT) for number in range(MESSAGE_COUNT)]
@@ -469,6 +466,25 @@ def _loaded(
         _write_lists(names)
         # Within the connections above: a broker forgets the group's members when they close.
         yield names, keep_alive
+
+
+def _pop_two_of_three(wire: WireClient) -> None:
+    """Send three messages, and pop two of them.
+
+    Raises: PeerError: the messages, or the pops, took too long, or were not as many.
+    """
+    for number in range(3):
+        _send(wire, MESSAGE_COUNT + 1 + number, POPPED, 0)
+    # A broker acknowledges a message before a consumer can see it: a pop may find fewer.
+    until_s = time.monotonic() + ROUTE_TIMEOUT_S
+    while wire.max_offset(POPPED, 0) < 3:
+        if time.monotonic() > until_s:
+            raise PeerError(f"the messages of {POPPED} are not in their queue")
+        threading.Event().wait(POLL_S)
+    now_ms = SystemClock().wall_ms()
+    found = pop(wire, POPPED, POPPED, now_ms=now_ms, count=2, invisible_ms=INVISIBLE_MS)
+    if len(found) != 2:
+        raise PeerError(f"{len(found)} messages of {POPPED} were popped instead of 2")
 
 
 @contextlib.contextmanager

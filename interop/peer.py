@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import os
+import signal
 import ssl
 from pathlib import Path
 from typing import Protocol
@@ -146,6 +148,14 @@ class LocalCluster(abc.ABC):
 
     def kill_broker(self) -> None:
         self._kill("broker")
+
+    def freeze_broker(self) -> None:
+        """Freeze the running broker (SIGSTOP): it keeps its connections and does nothing."""
+        os.kill(self._running["broker"].pid, signal.SIGSTOP)
+
+    def thaw_broker(self) -> None:
+        """Let a frozen broker go on (SIGCONT)."""
+        os.kill(self._running["broker"].pid, signal.SIGCONT)
 
     def close(self) -> None:
         """Kill all parts; use `stop_broker` before if the broker must flush."""

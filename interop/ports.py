@@ -1,14 +1,20 @@
 """Free ports on the loopback address, for servers that are started with a given port.
 
 They lie below the ephemeral range (from 32768 on Linux, from 49152 elsewhere): a broker that is
-restarted minutes later must find its port free. One process returns each port only once.
+restarted minutes later must find its port free. One process returns each port only once, and no
+other process of this user returns it meanwhile: a port is a byte of one file, on which the process
+has a lock until it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
+import os
 import random
 import socket
+from pathlib import Path
 
 from .process import PeerError
 
@@ -32,10 +38,26 @@ def free_port(*, offsets: tuple[int, ...] = (0,)) -> int:
         if wanted & _given:
             continue
         with contextlib.ExitStack() as stack:
-            if all(_can_bind(stack, port) for port in wanted):
+            if all(_can_bind(stack, port) for port in wanted) and all(map(_reserve, wanted)):
                 _given.update(wanted)
                 return base
     raise PeerError(f"no free port with offsets {offsets} in {ATTEMPTS_MAX} attempts")
+
+
+@functools.cache
+def _locks() -> int:
+    """The file of the locks, open once: to close a second descriptor would end all of them."""
+    path = Path(f"/tmp/trocket-ports-{os.getuid()}")  # not TMPDIR: it is for all processes
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _reserve(port: int) -> bool:
+    """Lock the byte of a port; false: another process has it."""
+    try:
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _can_bind(stack: contextlib.ExitStack, port: int) -> bool:

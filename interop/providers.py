@@ -64,10 +64,11 @@ def _accounts(wanted: Wanted) -> list[Job]:
 
 
 def _wire(wanted: Wanted) -> list[Job]:
+    from .grpc_differ.differ import jobs as grpc_jobs
     from .wire_differ.differ import accounts_jobs, jobs
 
     pairs = (wanted.ours, wanted.apaches)
-    return [*jobs(*pairs), *accounts_jobs(*pairs)]
+    return [*jobs(*pairs), *accounts_jobs(*pairs), *grpc_jobs(*pairs)]
 
 
 def _store(wanted: Wanted) -> list[Job]:
@@ -106,6 +107,12 @@ def _proxy(wanted: Wanted) -> list[Job]:
     return jobs(wanted.brokers, clients=wanted.clients)
 
 
+def _own_proxy(wanted: Wanted) -> list[Job]:
+    from .own_proxy_jobs import jobs
+
+    return jobs(wanted.brokers, clients=wanted.clients)
+
+
 PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
     {
         Kind.SCENARIO: _scenarios,
@@ -117,6 +124,7 @@ PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
         Kind.TLS: _tls,
         Kind.GRPC: _grpc,
         Kind.PROXY: _proxy,
+        Kind.OWN_PROXY: _own_proxy,
     }
 )
 

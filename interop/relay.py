@@ -21,8 +21,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final, Self
 
-from ..remoting.client import split_address
 from ..remoting.hosts import join_address
+from ..remoting.opener import split_address
 from .frame_stream import SeenFrame, with_broker_addresses
 from .ports import free_port
 from .process import PeerError

@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from ..common.clock import SystemClock
-from ..remoting.client import split_address
+from ..remoting.opener import split_address
 from .frame_stream import Conversation, SeenFrame
 from .process import PeerError
 from .relay_faults import Faults

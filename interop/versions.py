@@ -26,6 +26,9 @@ def collect_versions(brokers: Iterable[str], cells: Iterable[Cell]) -> dict[str,
     go_version = _tool_version([go, "version"], r"go(\d[^ ]*)") if go else ""
     if go_version:
         versions["go"] = go_version
+    node = _tool_version(["node", "--version"], r"v(\d[^\s]*)")
+    if node:
+        versions["node"] = node
     for kind in ("apache", "docker"):
         found = [peer.version for peer in map(parse_peer, brokers) if peer.kind == kind]
         if found:

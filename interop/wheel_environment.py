@@ -3,8 +3,11 @@ trocket."""
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .cache import CACHE_FOLDER
@@ -27,14 +30,27 @@ def wheel_python(folder: str, wheel: str, module: str) -> Path:
     python = place / "bin" / "python"
     if (place / "ready").is_file():
         return python
-    try:
-        venv.create(place, with_pip=True, clear=True)
-        _run([str(python), "-m", "pip", "install", "-q", wheel], INSTALL_TIMEOUT_S)
-        _run([str(python), "-c", f"import {module}"], CHECK_TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise PeerError(f"{wheel} cannot be installed into {place}: {error}") from error
-    (place / "ready").touch()
+    with _alone(place):
+        if (place / "ready").is_file():  # another process made it meanwhile
+            return python
+        try:
+            venv.create(place, with_pip=True, clear=True)
+            _run([str(python), "-m", "pip", "install", "-q", wheel], INSTALL_TIMEOUT_S)
+            _run([str(python), "-c", f"import {module}"], CHECK_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PeerError(f"{wheel} cannot be installed into {place}: {error}") from error
+        (place / "ready").touch()
     return python
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Keep other processes from the environment. One that installs has time limits, so this waits
+    no longer than they are; the lock of one that is killed ends with it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_name(f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _run(command: list[str], timeout_s: float) -> None:

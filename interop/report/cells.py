@@ -34,6 +34,7 @@ class Kind(StrEnum):
     TLS = "tls"
     GRPC = "grpc"
     PROXY = "proxy"
+    OWN_PROXY = "trocket-proxy"
 
 
 class Verdict(StrEnum):

@@ -20,6 +20,7 @@ KIND_TITLES: Mapping[Kind, str] = {
     Kind.TLS: "TLS",
     Kind.GRPC: "gRPC",
     Kind.PROXY: "Proxy",
+    Kind.OWN_PROXY: "trocket proxy",
 }
 
 KIND_ABOUT: Mapping[Kind, str] = {
@@ -35,6 +36,7 @@ KIND_ABOUT: Mapping[Kind, str] = {
     "them.",
     Kind.PROXY: "Clients that reach each broker through Apache's proxy in cluster mode, by gRPC "
     "and by its remoting port.",
+    Kind.OWN_PROXY: "Clients that speak gRPC, through `trocket proxy` before each broker.",
 }
 
 

@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from ..cpp_program import missing_for_cpp
-from ..go_program import go_tool
+from ..go_program import GO_MISSING, go_tool
 from ..jobs import Job, OnCell, failed
 from ..maven import missing_tool
+from ..node_program import missing_for_node
 from ..peer import Cluster
 from ..peers import Peer, check_peer, open_cluster, parse_peer
 from ..process import PeerError
@@ -32,9 +33,12 @@ from .table import (
     CPP,
     GO,
     GO_NEXT,
+    GRPC_GO,
+    GRPC_NODE,
     GRPC_PYTHON,
     JAVA_5,
     PYTHON,
+    PYTHON_BY_GRPC,
     SCENARIOS,
     START_ORDER,
     TROCKET,
@@ -104,10 +108,12 @@ def jobs(
 
 def missing_for(client: str) -> str | None:
     """Why a client cannot run here, or None."""
-    if client in (*PYTHON, GRPC_PYTHON):
+    if client in (*PYTHON, *PYTHON_BY_GRPC, GRPC_PYTHON):
         return None
-    if client in (GO, GO_NEXT):
-        return None if go_tool() else "no go in PATH (Go 1.19 or newer is needed)"
+    if client in (GO, GO_NEXT, GRPC_GO):
+        return None if go_tool() else GO_MISSING
+    if client == GRPC_NODE:
+        return missing_for_node()
     return missing_for_cpp() if client == CPP else missing_tool()
 
 

@@ -12,14 +12,25 @@ from typing import Any, Protocol
 
 from .. import class_archive
 from ..cpp_program import CPP_PROGRAM, cpp_python
-from ..go_program import build_go
+from ..go_program import build_go, build_go_grpc
 from ..java_program import grpc_command, java_command
+from ..node_program import node_command
 from ..peer import Cluster
 from ..process import LineProcess
 from ..python_grpc_program import python_grpc_command
 from ..tls_files import ClientTls
 from ..wire import Keys, WireClient, wait_for_route
-from .table import CPP, GO, GO_NEXT, GRPC_JAVA, GRPC_PYTHON, PYTHON
+from .table import (
+    CPP,
+    GO,
+    GO_NEXT,
+    GRPC_GO,
+    GRPC_JAVA,
+    GRPC_NODE,
+    GRPC_PYTHON,
+    PYTHON,
+    PYTHON_BY_GRPC,
+)
 
 JAVA_OPTIONS = ("-Drocketmq.client.rebalance.waitInterval=1000",)
 
@@ -131,10 +142,21 @@ def command_of(
         if tls is not None:
             arguments = [tls.url(arguments[0]), *arguments[1:]]
         return [sys.executable, "-m", "trocket.interop.clients.python", api, *arguments]
+    if client in PYTHON_BY_GRPC:
+        api = client.removeprefix("python-").removesuffix("-grpc")
+        url = f"rocketmq+grpc://{arguments[0]}"
+        if tls is not None:
+            url = tls.url(arguments[0]).replace("rocketmq://", "rocketmq+grpcs://", 1)
+        arguments = [url, *arguments[1:]]
+        return [sys.executable, "-m", "trocket.interop.clients.python", api, *arguments]
     if client == GRPC_JAVA:
         return grpc_command(client.removeprefix("grpc-java-"), *arguments, folder=folder)
     if client == GRPC_PYTHON:
         return python_grpc_command(client.removeprefix("grpc-python-"), *arguments)
+    if client == GRPC_GO:
+        return [str(build_go_grpc()), *arguments]
+    if client == GRPC_NODE:
+        return node_command(*arguments)
     version = client.removeprefix("java-")
     options = JAVA_OPTIONS if tls is None else (*JAVA_OPTIONS, *tls.java_options)
     return java_command(version, "Scenarios", *arguments, folder=folder, options=options)
@@ -169,7 +191,7 @@ class Program:
         self._on_report = on_report
         arguments = [namesrv, before, *(scenario.argument for scenario in scenarios)]
         self._command = command_of(client, arguments, folder, tls)
-        of_tls = {} if tls is None else {"INTEROP_TLS": "true"}  # for Go: it has no more settings
+        of_tls = {} if tls is None else {"INTEROP_TLS": "true"}  # for Go, and all of gRPC
         self._process = LineProcess(
             self._command,
             folder=folder,

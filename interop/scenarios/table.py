@@ -33,7 +33,13 @@ GRPC_JAVA = "grpc-java-5.2.0"
 """Apache's rocketmq-client-java, which reaches brokers through a proxy."""
 GRPC_PYTHON = "grpc-python-5.1.2"
 """Apache's rocketmq-python-client from PyPI."""
-GRPC_CLIENTS = (GRPC_JAVA, GRPC_PYTHON)
+GRPC_GO = "grpc-go-5.1.4"
+"""Apache's github.com/apache/rocketmq-clients/golang/v5."""
+GRPC_NODE = "grpc-node-1.0.8"
+"""Apache's rocketmq-client-nodejs from npm."""
+PYTHON_BY_GRPC = tuple(f"{each}-grpc" for each in PYTHON)
+"""Our client by gRPC, by each of its APIs."""
+GRPC_CLIENTS = (GRPC_JAVA, GRPC_PYTHON, GRPC_GO, GRPC_NODE, *PYTHON_BY_GRPC)
 START_ORDER = (*TLS_CLIENTS, *GRPC_CLIENTS)
 """In this order programs start."""
 WITH_JAVA_42 = (*ALL, JAVA_42)

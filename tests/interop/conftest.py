@@ -20,6 +20,9 @@ of `trocket.interop.peers`.
 Against Apache's they show that the tests themselves are right.
 """
 
+QUICK_BROKER = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
+"""Keys of broker.conf: small files, and patience with a busy machine."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without Java the interop tests are skipped, and under CI=true they fail."""
@@ -75,16 +78,28 @@ def make_cluster(
 
 
 @pytest.fixture(scope="module", params=["5.5.0", "4.9.7"])
+def version(request: pytest.FixtureRequest) -> str:
+    """Each generation of Apache's."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def broker_keys() -> Mapping[str, object]:
+    """Keys of broker.conf of `cluster`; a module may have others."""
+    return QUICK_BROKER
+
+
+@pytest.fixture(scope="module")
 def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    version: str, broker_keys: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApacheCluster]:
-    """A running cluster of each generation of Apache's."""
+    """A running cluster of Apache's."""
     reason = missing_tool()
     if reason is not None:
         pytest.fail(reason)
-    folder: Path = tmp_path_factory.mktemp(f"apache-{request.param}")
-    keys = {"mappedFileSizeCommitLog": 64 << 20, "waitTimeMillsInSendQueue": 10_000}
-    cluster = ApacheCluster(request.param, folder, broker_keys=keys)
+    folder = tmp_path_factory.mktemp(f"apache-{version}")
+    cluster = ApacheCluster(version, folder, broker_keys=broker_keys)
     try:
         cluster.start()
         yield cluster

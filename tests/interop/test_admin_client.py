@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from tests.client.admin.conftest import send, until
-from trocket.cli.top.sample import Sampler
 from trocket.client import (
     Admin,
     ConfigurationError,
@@ -26,6 +25,7 @@ from trocket.client import (
     ServerError,
 )
 from trocket.interop.apache import ApacheCluster
+from trocket.operations.sampling import Sampler
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -12,17 +12,19 @@ from trocket.interop.peer import Cluster
 from trocket.interop.peers import open_cluster
 from trocket.interop.process import PeerError
 from trocket.interop.proxy_jobs import (
-    GROUPS,
-    GRPC_SCENARIOS,
-    MESSAGE_TYPES,
     NOT_SERVED,
     PROXY_CLIENTS,
     PROXY_SCENARIOS,
-    WITH_ACCOUNTS,
     jobs,
     reason_not_to_run,
 )
 from trocket.interop.report.cells import Cell, Kind, Verdict
+from trocket.interop.scenarios.grpc_table import (
+    GROUPS,
+    GRPC_SCENARIOS,
+    MESSAGE_TYPES,
+    WITH_ACCOUNTS,
+)
 from trocket.interop.scenarios.table import GRPC_JAVA, JAVA_5, PYTHON, SCENARIOS
 
 NAMES = [scenario.name for scenario in PROXY_SCENARIOS]

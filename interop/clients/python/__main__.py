@@ -1,6 +1,6 @@
 """Plays scenarios of messaging features, all at the same time, as users of the Python client.
 
-Arguments: the API (asyncio, trio or blocking), the name server's HOST:PORT, the prefix of
+Arguments: the API (asyncio, trio or blocking), the name server's HOST:PORT or a URL, the prefix of
 topics and groups, and the scenarios' names. Prints for each {"scenario": NAME, "facts":
 {...}}, or "error" with an error text, and finally the line "end", as the programs of the
 official clients do; interop/scenarios/ has the expected facts.
@@ -19,7 +19,7 @@ import traceback
 import anyio
 import anyio.from_thread
 
-from . import accounts, ask, group, later, pop, pull, push, send, transaction
+from . import accounts, ask, group, grpc, later, pop, pull, push, send, transaction
 from .door import ASYNC_DOORS, open_door
 from .points import Points
 from .stage import Play, Stage
@@ -38,6 +38,7 @@ ALL: dict[str, Play] = {
     **transaction.ALL,
     **ask.ALL,
     **accounts.ALL,
+    **grpc.ALL,
 }
 
 

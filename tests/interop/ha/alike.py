@@ -48,8 +48,9 @@ def write_topics(folder: Path) -> None:
 
 
 def commit_offsets(client: WireClient, first: int) -> None:
-    """Commit another offset in each queue."""
+    """Pull from each queue, as a consumer does, and commit another offset in it."""
     for number, queue in enumerate(QUEUES):
+        client.pull(GROUP, *queue, 0)
         client.commit_offset(GROUP, *queue, first + number)
 
 

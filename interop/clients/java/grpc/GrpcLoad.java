@@ -3,6 +3,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
@@ -16,13 +17,14 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  * Sends, or receives and acknowledges, as fast as the official gRPC client does.
  *
  * Arguments: HOST:PORT of a proxy or a broker, topic, "send" or "receive", calls in flight, bytes of
- * a body. Prints each second what is done so far, {"done": N, "failed": N}, until it is killed. A
- * receive is one of 32 messages, and an acknowledgement of each.
+ * a body. Prints each second what is done so far, {"done": N, "failed": N, "p99_ms": T of the sends of
+ * that second}, until it is killed. A receive is one of 32 messages, and an acknowledgement of each.
  */
 public final class GrpcLoad {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
     private static final AtomicLong DONE = new AtomicLong();
     private static final AtomicLong FAILED = new AtomicLong();
+    private static volatile ConcurrentLinkedQueue<Long> latencies = new ConcurrentLinkedQueue<>();
 
     private GrpcLoad() {
     }
@@ -49,8 +51,16 @@ public final class GrpcLoad {
         load.start();
         while (true) {
             Thread.sleep(1_000);
-            System.out.println("{\"done\": " + DONE + ", \"failed\": " + FAILED + "}");
+            System.out.println("{\"done\": " + DONE + ", \"failed\": " + FAILED
+                + ", \"p99_ms\": " + p99Ms() + "}");
         }
+    }
+
+    private static double p99Ms() {
+        ConcurrentLinkedQueue<Long> taken = latencies;
+        latencies = new ConcurrentLinkedQueue<>();
+        long[] ordered = taken.stream().mapToLong(Long::longValue).sorted().toArray();
+        return ordered.length == 0 ? 0 : ordered[(int) (ordered.length * 0.99)] / 1e6;
     }
 
     private static void send(ClientConfiguration configuration, String topic, int inFlight,
@@ -61,9 +71,11 @@ public final class GrpcLoad {
         Semaphore places = new Semaphore(inFlight);
         while (true) {
             places.acquire();
+            long begin = System.nanoTime();
             producer.sendAsync(PROVIDER.newMessageBuilder().setTopic(topic).setBody(body).build())
                 .whenComplete((receipt, error) -> {
                     (error == null ? DONE : FAILED).incrementAndGet();
+                    latencies.add(System.nanoTime() - begin);
                     places.release();
                 });
         }

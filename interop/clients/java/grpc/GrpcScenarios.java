@@ -34,9 +34,10 @@ import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 /**
  * Plays scenarios as users of the official gRPC client, all at the same time.
  *
- * Arguments: the proxy's HOST:PORT, the prefix of topics and groups, and the scenarios' names.
- * Prints as Scenarios does. interop/proxy_jobs.py has the expected facts, and the settings of
- * topics. No group exists before unless that table says so.
+ * Arguments: the HOST:PORT of a proxy or a broker, the prefix of topics and groups, and the scenarios' names.
+ * Prints as Scenarios does. interop/scenarios/grpc_table.py has the expected facts, and the
+ * settings of topics. No group exists before unless that table says so. The client uses TLS if
+ * INTEROP_TLS is "true", and then trusts any certificate.
  */
 public final class GrpcScenarios {
     private static final long TIMEOUT_S = 150;
@@ -59,7 +60,8 @@ public final class GrpcScenarios {
     private GrpcScenarios(String proxy, String topic) {
         this.topic = topic;
         ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
-            .setEndpoints(proxy).enableSsl(false).setRequestTimeout(Duration.ofSeconds(10));
+            .setEndpoints(proxy).enableSsl("true".equals(System.getenv("INTEROP_TLS")))
+            .setRequestTimeout(Duration.ofSeconds(10));
         String account = System.getenv("INTEROP_ACCOUNT");
         if (account != null) {
             String[] keys = account.split(" ");

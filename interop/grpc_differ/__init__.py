@@ -1,0 +1,1 @@
+"""The gRPC differ: the same gRPC calls to our broker and to Apache's proxy, answers compared."""
