@@ -1,12 +1,12 @@
-"""RocketMQ's gRPC client for Java, on trocket's broker and on Apache's with its proxy, by turns.
+"""gRPC clients on trocket's broker and on Apache's with its proxy: RocketMQ's for Java, or
+one that is no more than HTTP/2 (grpc_load.py). The servers are measured by turns.
 
     python -m trocket.bench.grpc_clients
-    python -m trocket.bench.grpc_clients --peers trocket --warm-up 20 --rounds 1
+    python -m trocket.bench.grpc_clients --client raw --modes send,receive
 
 Both servers and a client for each run all the time; all but one pair are stopped by signals. After
-the warm-up, windows of the pairs follow each other in turn. `send` keeps calls in flight;
-`--modes send,receive` also receives what was sent, 32 messages at a time, and acknowledges each; of
-Apache's proxy this consumer has received nothing yet, for a reason that is not found.
+the warm-up, windows of the pairs follow each other in turn. `send` keeps calls in flight; `receive`
+receives what was sent, 32 messages at a time, and acknowledges each.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 from rich.console import Console
@@ -33,7 +35,10 @@ from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.usage import cpu_seconds
 from trocket.interop.wire import WireClient
 
+Client = Literal["java", "raw"]
+
 TOPIC: Final = "Load"
+GROUP: Final = "load"
 QUEUES: Final = 8
 CLIENT: Final = "5.2.0"
 HEAP: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m")
@@ -49,6 +54,7 @@ class Side:
 
     Attributes:
       start_s: until the server served gRPC.
+      p99_ms: of the sends of each second.
       rates: messages per second, by window.
       cpu_us: the server's CPU per message, by window.
     """
@@ -60,6 +66,7 @@ class Side:
     client: LineProcess | None = None
     done: int = 0
     failed: int = 0
+    p99_ms: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
 
@@ -86,6 +93,7 @@ class Side:
         if line.startswith("{"):
             counts = json.loads(line)
             self.done, self.failed = counts["done"], counts["failed"]
+            self.p99_ms.append(counts["p99_ms"])
 
     def run(self, seconds: float) -> tuple[float, float]:
         """The rate, and the server's CPU µs per message, of some seconds."""
@@ -104,6 +112,7 @@ class Result:
 
     Attributes:
       rate, cpu_us: the median of the windows, and the smallest and largest.
+      p99_ms: the median of the seconds of the windows.
       failed: calls of all windows and of the warm-up.
       memory_mb: resident, at the end.
     """
@@ -112,6 +121,7 @@ class Result:
     peer: str
     rate: str
     cpu_us: str
+    p99_ms: float
     failed: int
     start_s: float
     started_mb: float
@@ -123,6 +133,7 @@ COLUMNS: Columns[Result] = {
     "server": lambda one: one.peer,
     "messages/s": lambda one: one.rate,
     "server CPU µs/message": lambda one: one.cpu_us,
+    "p99 ms": lambda one: f"{one.p99_ms:.1f}",
     "failed": lambda one: str(one.failed),
     "start s": lambda one: f"{one.start_s:.2f}",
     "RSS MB after the start": lambda one: f"{one.started_mb:.0f}",
@@ -145,51 +156,59 @@ def _served(peer: str, folder: Path) -> Iterator[Side]:
         start_s = time.perf_counter() - begin_s
         with WireClient(cluster.broker_address) as wire:
             wire.create_topic(TOPIC, queue_count=QUEUES)
+            wire.create_group(GROUP)  # Apache's broker with its proxy makes none
         yield Side(peer, cluster, start_s, resident_mb(*cluster.pids[:1]))
     finally:
         cluster.close()
 
 
-def _load(side: Side, folder: Path, mode: str, in_flight: int, size: int) -> LineProcess:
+def _load(
+    side: Side, folder: Path, client: str, mode: str, in_flight: int, size: int
+) -> LineProcess:
     """Start a client."""
     name = f"{side.peer}-{mode}"
     home = folder / "clients" / name
     home.mkdir(parents=True, exist_ok=True)
     arguments = [side.address, TOPIC, mode, str(in_flight), str(size)]
-    command = grpc_load_command(CLIENT, *arguments, folder=home)
+    command = [sys.executable, "-m", "trocket.bench.grpc_load", *arguments]
+    if client == "java":
+        command = grpc_load_command(CLIENT, *arguments, folder=home)
     return LineProcess(command, folder=home, name=name, on_line=side.on_line)
 
 
-def _begin_group(side: Side, folder: Path) -> None:
+def _begin_group(side: Side, folder: Path, client: str) -> None:
     """Have the group begin before the messages: a new one would at the end.
 
     Apache's broker notes where a group is in a queue when the queue has messages.
     """
-    clients = [_load(side, folder, mode, 2 * QUEUES, 1) for mode in ("receive", "send")]
+    loads = [_load(side, folder, client, mode, 2 * QUEUES, 1) for mode in ("receive", "send")]
     try:
         time.sleep(BEGIN_S)
     finally:
-        for client in clients:
-            client.kill()
+        for load in loads:
+            load.kill()
 
 
 def _measure(
-    sides: list[Side], folder: Path, mode: str, *, in_flight: int, size: int, warm_up_s: float,
-    rounds: int, window_s: float,
+    sides: list[Side], folder: Path, client: str, mode: str, *, in_flight: int, size: int,
+    warm_up_s: float, rounds: int, window_s: float,
 ) -> list[Result]:  # fmt: skip
     for side in sides:
         side.rates, side.cpu_us, side.done = [], [], 0
-        side.client = _load(side, folder, mode, in_flight, size)
+        side.client = _load(side, folder, client, mode, in_flight, size)
         rate, cpu_us = side.run(warm_up_s)
         Console(stderr=True).print(f"{side.peer} {mode}: warm-up {rate:,.0f}/s, {cpu_us:.1f} us")
         side.signal(signal.SIGSTOP)
+    windows_p99_ms: dict[str, list[float]] = {}
     for _ in range(rounds):
         for side in sides:
             side.signal(signal.SIGCONT)
             time.sleep(SETTLE_S)
+            seconds = len(side.p99_ms)
             rate, cpu_us = side.run(window_s)
             side.rates.append(rate)
             side.cpu_us.append(cpu_us)
+            windows_p99_ms.setdefault(side.peer, []).extend(side.p99_ms[seconds:])
             side.signal(signal.SIGSTOP)
     results = []
     for side in sides:
@@ -204,6 +223,7 @@ def _measure(
                 peer=side.peer,
                 rate=f"{rates.median:,.0f} ({rates.low:,.0f} … {rates.high:,.0f})",
                 cpu_us=f"{cpu.median:.1f} ({cpu.low:.1f} … {cpu.high:.1f})",
+                p99_ms=statistics.median(windows_p99_ms[side.peer]),
                 failed=side.failed,
                 start_s=side.start_s,
                 started_mb=side.started_mb,
@@ -216,6 +236,7 @@ def _measure(
 def main(
     peers: Annotated[str, typer.Option(help="Measure these.")] = "apache-5.5.0,trocket",
     modes: Annotated[str, typer.Option(help="Measure these.")] = "send",
+    client: Annotated[Client, typer.Option(help="By this client.")] = "java",
     in_flight: Annotated[int, typer.Option(min=1, help="Sends in flight.")] = 64,
     receives: Annotated[int, typer.Option(min=1, help="Receives in flight.")] = 16,
     size: Annotated[int, typer.Option(min=1, help="Bytes of a body.")] = 128,
@@ -224,19 +245,19 @@ def main(
     window: Annotated[float, typer.Option(min=1, help="Seconds of a window.")] = 10.0,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Measure RocketMQ's gRPC client for Java on trocket and on Apache's proxy."""
+    """Measure a gRPC client on trocket and on Apache's proxy."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         sides = [stack.enter_context(_served(peer, folder / peer)) for peer in peers.split(",")]
         if "receive" in modes.split(","):
             for side in sides:
-                _begin_group(side, folder)
+                _begin_group(side, folder, client)
         for mode in modes.split(","):
             count = in_flight if mode == "send" else receives
             results += _measure(
-                sides, folder, mode, in_flight=count, size=size, warm_up_s=warm_up, rounds=rounds,
-                window_s=window,
+                sides, folder, client, mode, in_flight=count, size=size, warm_up_s=warm_up,
+                rounds=rounds, window_s=window,
             )  # fmt: skip
     show(results, COLUMNS, as_json=json_, title="gRPC", facts={})
 
