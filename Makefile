@@ -38,12 +38,12 @@ RELEASE_TOOLS := build==1.6.1 cyclonedx-bom==7.5.0 pip-audit==2.10.1 sigstore==4
 LOCK := deploy/requirements.txt
 # What a machine with servers and clients may have: all extras but those for Spark and for work on
 # trocket itself.
-LOCKED := cli compression grpc opentelemetry otlp tls
+LOCKED := cli compression console grpc opentelemetry otlp tls
 FUZZ_SECONDS ?= 300
 PROGRAMS ?= 20000
 SEEDS ?= 50000
 # Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
-COMPILED := __init__.py native common remoting disk store namesrv broker client filtersrv cli
+COMPILED := __init__.py native common remoting disk store namesrv controller broker client filtersrv cli
 # The tests start some hundred interpreters, and two of pytest: each would compile every module
 # again where no byte code may be written.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = "trocket"
 CLIENT_NAME: Final = "trocket-client"
 CLIENT_DESCRIPTION: Final = "RocketMQ in Python: the client for trio, asyncio and threads, alone"
-CLIENT_EXTRAS: Final = frozenset({"compression", "opentelemetry"})
+CLIENT_EXTRAS: Final = frozenset({"compression", "grpc", "grpc-pure", "opentelemetry"})
 CLIENT_FOLDERS: Final = ("blocking", "client", "native")
 """Folders that the client has as a whole; of others it has the modules that these import."""
 

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from trocket import native
 
+from .own_log import SLOW_TURNS, broker_threads, own_lines
 from .traced_memory import traced_memory
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ settings.load_profile("trocket")
 ROOT = Path(__file__).resolve().parent.parent
 NEED_JAVA = {"java", "spark"}
 """Fixtures that start, or promise, a JVM."""
+THREADS = pytest.StashKey[set[threading.Thread]]()
+"""Of brokers that ran before a test."""
 SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
 
 
@@ -61,9 +65,19 @@ def traced() -> Iterator[Callable[[], int]]:
 
 @pytest.fixture
 def slow_turns_unlogged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of this process do not warn of slow turns, where a test compares all that is logged:
-    how long a turn takes depends on what else the machine does."""
-    monkeypatch.setattr(logging.getLogger("trocket.remoting.loop_monitor"), "disabled", True)
+    """Servers of this process do not warn of slow turns, where a test compares all that a command
+    prints: how long a turn takes depends on what else the machine does."""
+    monkeypatch.setattr(logging.getLogger(SLOW_TURNS), "disabled", True)
+
+
+@pytest.fixture
+def caplog(
+    caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> Iterator[pytest.LogCaptureFixture]:
+    """Pytest's own, without what other tests' brokers log, and without slow turns."""
+    slow_turns = request.node.get_closest_marker("slow_turns") is not None
+    with own_lines(caplog.handler, request.node.stash[THREADS], slow_turns=slow_turns):
+        yield caplog
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,6 +90,16 @@ def pytest_report_header() -> str:
     return f"trocket: {native.choice.description}"
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Keep bytes that are no text out of names: compressed ones have the time of day in them.
+
+    Workers that start in different seconds would not agree on the tests.
+    """
+    if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
+        return argname
+    return None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what needs Java: the interop tests, and those that ask for a fixture with a JVM."""
     fixtures = getattr(item, "fixturenames", ())
@@ -85,6 +109,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         raise pytest.UsageError(f"{item.nodeid} waits in real time: it needs autojump_clock itself")
     if item.get_closest_marker("interop") or NEED_JAVA.intersection(fixtures):
         item.add_marker("java")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the test's fixtures start theirs
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[THREADS] = broker_threads()
 
 
 @pytest.hookimpl(trylast=True)  # in the order that pytest-randomly makes

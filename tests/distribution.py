@@ -2,9 +2,9 @@
 
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
 are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
-module of broker processes beside peers that misbehave, the modules that build and install the
-distributions. Two processes begin with the longest units, and a third one with the single quick
-tests.
+module of broker processes beside peers that misbehave, a module of the console's pages (its
+Chromium), the modules that build and install the distributions. Two processes begin with the
+longest units, and a third one with the single quick tests.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ FOLDERS = ("tests/interop/spark/", "tests/spark/jobs/", "tests/spark/")
 MODULES = (
     "tests/interop/",
     "tests/broker/peers/test_processes.py",
+    "tests/console/browser/",
     "tests/packaging/",
 )
 """The modules that are one unit each, by the beginning of their paths."""
@@ -30,6 +31,8 @@ LONGEST = (
     "tests/packaging/test_wheels.py",
     "tests/interop/test_mqadmin.py",
     "tests/interop/spark",
+    "tests/interop/test_grpc_tutorials.py",
+    "tests/interop/test_grpc_jobs.py",
     "tests/interop/test_proxy_jobs.py",
     "tests/interop/test_examples.py",
     "tests/packaging/test_native.py",

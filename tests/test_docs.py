@@ -135,3 +135,22 @@ def test_the_differences_are_counted_by_section_and_class() -> None:
 def test_no_difference_is_there_twice() -> None:
     names = Counter(row.ours.replace("`", "") for row in ROWS)
     assert [name for name, count in names.items() if count > 1] == []
+
+
+QUESTIONS = (ROOT / "docs" / "operators_questions.md").read_text()
+
+
+def test_every_question_of_operators_names_a_page_and_a_test() -> None:
+    from trocket.console.pages.table import NAMES
+
+    rows = [line.split(" | ") for line in QUESTIONS.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert [int(row[0].strip("| ")) for row in rows] == list(range(1, 34))
+    for number, question, page, shown_by in rows:
+        assert re.search(r"\]\(https://github\.com/[^)]+\)", question), number
+        pages = re.findall(r"`(\w+)`", page)
+        assert pages, number
+        assert {*pages} <= {*NAMES, "login"}, number
+        tests = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", shown_by)
+        assert tests, number
+        for path, name in tests:
+            assert f"def {name}(" in (ROOT / path).read_text(), (number, name)

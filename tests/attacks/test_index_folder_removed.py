@@ -34,7 +34,6 @@ def found(store, count: int) -> list[int]:
     return [len(store.query_by_key("T", f"k{n}", 9, 0, TIME_MAX).buffers) for n in range(count)]
 
 
-@pytest.mark.usefixtures("slow_turns_unlogged")
 @pytest.mark.parametrize("what", ["folder", "newest", "oldest"])
 @pytest.mark.parametrize("make_disk", [OsDisk, MemoryDisk])
 async def test_the_index_is_made_again_and_checkpoints_go_on(tmp_path, caplog, make_disk, what):

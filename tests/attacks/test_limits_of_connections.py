@@ -30,8 +30,6 @@ from trocket.store.config import MessageStoreConfig
 from ..kit import TrioClock, embedded_broker, send_fields
 from ..kit.client import Client
 
-pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
-
 ECHO, LATER = 900, 901
 STRANGER, HONEST = "198.51.100.7", "192.0.2.2"
 

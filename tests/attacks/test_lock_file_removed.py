@@ -68,7 +68,6 @@ def test_the_folder_stays_locked_without_its_lock_file(tmp_path, disk):
     other.unlock(f"{root}/lock")
 
 
-@pytest.mark.usefixtures("slow_turns_unlogged")
 async def test_the_next_checkpoint_makes_the_lock_file_again(tmp_path, caplog, apache):
     root = str(tmp_path / "store")
     store = open_in(root)

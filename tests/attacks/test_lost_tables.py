@@ -189,7 +189,6 @@ async def test_the_loss_of_another_table_is_reported_with_what_it_means(
         assert word in line
 
 
-@pytest.mark.usefixtures("slow_turns_unlogged")
 async def test_a_new_broker_and_one_that_only_takes_messages_report_nothing(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:

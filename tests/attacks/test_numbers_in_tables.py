@@ -20,8 +20,6 @@ from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 
 from ..kit import START_MS, bodies, embedded_broker, send_fields
 
-pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
-
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET, END_TRANSACTION = 310, 11, 14, 15, 37
 CONFIG = "/store/config"
 HUGE = (1 << 63) - 1

@@ -13,6 +13,7 @@ import trio.testing
 from trocket.broker.assembly import MakePart
 from trocket.broker.controller import BrokerController
 from trocket.broker.filter_servers.filter_server_keeper import open_filter_server
+from trocket.broker.part import USUAL_TERMS, StoreTerms
 from trocket.broker.settings.config import BrokerConfig
 from trocket.common.child import OpenProcess
 from trocket.common.clock import Clock
@@ -71,6 +72,7 @@ async def embedded_broker(
     config_path: str = "",
     is_registered: bool = True,
     more_parts: Sequence[MakePart] = (),
+    terms: StoreTerms = USUAL_TERMS,
     **options: Any,
 ) -> AsyncIterator[Broker]:
     """Run a broker until the block ends.
@@ -83,6 +85,7 @@ async def embedded_broker(
       config_path: the file of the broker's configuration; "": none.
       is_registered: begin the block when it is registered; False: when it serves.
       more_parts: create parts that are not the package's.
+      terms: of its store, in controller mode.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
     store_options: dict[str, Any] = {
@@ -109,6 +112,7 @@ async def embedded_broker(
         native=native,
         config_path=config_path,
         more_parts=more_parts,
+        terms=terms,
     )
     async with trio.open_nursery() as nursery:
         if is_registered:

@@ -97,7 +97,7 @@ def data_files(source: Path) -> set[str]:
     outside = {"__pycache__", "target", "image"}
     return {
         path.relative_to(source).as_posix()
-        for folder in ("common", "interop", "filtersrv", "spark")
+        for folder in ("common", "console", "interop", "filtersrv", "spark")
         for path in (source / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and not outside & set(path.parts)
     }

@@ -38,7 +38,21 @@ SIZE_MAX = 2_000_000
 INSTALLED_MAX = 5_000_000
 """Bytes that it takes after an installation, with byte code: as much as aiokafka."""
 
-SERVERS = {"auth", "broker", "cli", "filtersrv", "interop", "namesrv", "spark", "store", "testing"}
+SERVERS = {
+    "auth",
+    "broker",
+    "cli",
+    "console",
+    "controller",
+    "filtersrv",
+    "interop",
+    "namesrv",
+    "operations",
+    "proxy",
+    "spark",
+    "store",
+    "testing",
+}
 
 SEND = """
 import sys

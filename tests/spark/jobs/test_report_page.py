@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.spark.jobs.browser import Browser, chromium_or_skip
+from tests.kit.chromium import chromium_or_skip
+from tests.spark.jobs.browser import Browser
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows
 from trocket.spark.jobs.report_page import page, size, span
 
