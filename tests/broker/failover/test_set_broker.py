@@ -201,7 +201,10 @@ class Cluster:
 
 
 def bodies(member: Member) -> list[bytes]:
-    """The bodies of all messages that a consumer can see at a broker."""
+    """The bodies of all messages that a consumer can see at a broker, each once.
+
+    A send that was answered by a time-out may be stored, and `until_answered` sends again.
+    """
     if member.serving is None:
         return []
     store = member.serving.store
@@ -211,7 +214,7 @@ def bodies(member: Member) -> list[bytes]:
         message = decode_record(content, position)
         found.append(message.body)
         position += message.store_size
-    return found
+    return list(dict.fromkeys(found))
 
 
 def log_bytes(member: Member) -> bytes:
