@@ -58,6 +58,9 @@ TICK_S: Final = 0.5
 LATE_S: Final = 0.1
 """A sleep that took this much longer was a pause: heartbeats may be waiting to be read."""
 
+LONG_S: Final = 1.0
+"""A pause that the operator reads of. A busy machine has shorter ones all the time."""
+
 RETRY_S: Final = 1.0
 """Before an election that could not be stored is tried again."""
 
@@ -338,7 +341,8 @@ class Leader:
                 await self._wanted.wait()
             late_s = self._now_s() - wake_s
             if late_s > LATE_S:
-                logger.warning(
+                logger.log(
+                    logging.WARNING if late_s > LONG_S else logging.DEBUG,
                     "this process stood still for %(seconds).1f s; that time does not count for "
                     "the brokers",
                     {"seconds": late_s},

@@ -57,10 +57,20 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class _Heard(NamedTuple):
     heartbeat: Heartbeat
     at_s: float
+    allowed_s: float = 0.0
+
+    @property
+    def timeout_s(self) -> float:
+        return max(self.heartbeat.timeout_s, TIMEOUT_S_MIN)
 
     @property
     def until_s(self) -> float:
-        return self.at_s + max(self.heartbeat.timeout_s, TIMEOUT_S_MIN)
+        return self.at_s + self.timeout_s + self.allowed_s
+
+    def allow(self, pause_s: float) -> _Heard:
+        """With the time of a pause added, as far as `LiveTable.allow` adds it."""
+        most_s = max(self.allowed_s, self.timeout_s, pause_s)
+        return self._replace(allowed_s=min(self.allowed_s + pause_s, most_s))
 
 
 class LiveTable:
@@ -134,11 +144,13 @@ class LiveTable:
         return over
 
     def allow(self, pause_s: float) -> None:
-        """Give all members more time: for so long this process has read no heartbeats."""
-        self._heard = {
-            member: heard._replace(at_s=heard.at_s + pause_s)
-            for member, heard in self._heard.items()
-        }
+        """Give all members more time: for so long this process has read no heartbeats.
+
+        One pause counts whole. Many short ones together add at most a time-out to one heartbeat:
+        a process that is always late reads heartbeats between its pauses, and must still notice
+        that a member sends none.
+        """
+        self._heard = {member: heard.allow(pause_s) for member, heard in self._heard.items()}
 
     def next_expiry_s(self) -> float | None:
         """When the next member's time is over; None: no one is alive."""

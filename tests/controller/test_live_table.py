@@ -73,6 +73,18 @@ def test_time_in_which_this_process_stood_still_does_not_count() -> None:
     assert alive(table, 162) == set()
 
 
+def test_many_short_pauses_add_at_most_one_time_out() -> None:
+    table = LiveTable()
+    table.beat(ONE, Heartbeat(timeout_s=2), 100)
+    for _ in range(100):
+        table.allow(0.6)
+    assert table.next_expiry_s() == pytest.approx(104)
+    table.allow(60)  # one that is longer counts whole
+    assert table.next_expiry_s() == pytest.approx(162)
+    table.beat(ONE, Heartbeat(timeout_s=2), 160)
+    assert table.next_expiry_s() == 162
+
+
 def test_heartbeats_of_another_cluster_are_not_of_the_set() -> None:
     table = LiveTable()
     table.beat(Member("D", "a", 1), Heartbeat(), 100)

@@ -280,6 +280,18 @@ async def test_a_process_that_stood_still_elects_no_one(autojump_clock: object) 
         assert (await second.info())[0] == "2"
 
 
+async def test_a_process_that_is_always_late_elects_all_the_same(autojump_clock: object) -> None:
+    async with running() as world:
+        first, second = await world.pair()
+        await first.beat(heartbeatTimeoutMills=2_000)
+        await second.beat(heartbeatTimeoutMills=2_000)
+        for _ in range(8):  # 6 s, three time-outs of the first; each sleep of 0.5 s is 0.25 late
+            world.clock.jumped_s += 0.25
+            await second.beat(heartbeatTimeoutMills=2_000)
+            await trio.sleep(0.5)
+        assert (await second.info())[0] == "2"
+
+
 async def test_nothing_is_answered_or_notified_before_it_is_stored(autojump_clock: object) -> None:
     disk = MemoryDisk()
     async with running(disk) as world:
