@@ -1,4 +1,4 @@
-"""Clocks of embedded brokers: real time or the time of a loop, which can be advanced.
+"""Clocks of embedded brokers: real time or the time of a loop, which can be advanced and frozen.
 
 `advance` has the effect of suspending a machine for a while: the wall clock and the time since boot
 are later, and the monotonic clock has not moved. Delays, retries, timers, checks of transactions
@@ -16,7 +16,7 @@ _system = SystemClock()
 
 
 class TravelClock:
-    """A clock whose wall time can be advanced; see `store.clock.Clock` for the contract.
+    """A clock whose wall time can be advanced and frozen; see `common.clock.Clock`.
 
     Args:
       base: clock to which the advanced time is added; None: the system's.
@@ -25,18 +25,48 @@ class TravelClock:
     def __init__(self, base: Clock | None = None) -> None:
         self._base: Clock = base if base is not None else _system
         self._added_ms = 0
+        self._added_s = 0.0
+        # The times at which it stands still; None: it runs.
+        self._frozen: tuple[WallTimeMs, float] | None = None
 
     @property
     def added_ms(self) -> int:
-        """The time by which it is ahead of its base, in milliseconds."""
-        return self._added_ms
+        """The time by which it is ahead of its base, in milliseconds; less than 0 if it was frozen
+        for longer than it was advanced."""
+        return self.wall_ms() - self._base.wall_ms()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the wall clock stands still."""
+        return self._frozen is not None
 
     def add(self, milliseconds: int) -> None:
-        """Advance the wall clock by a number >= 0."""
+        """Advance the wall clock by a number >= 0, also while it is frozen."""
+        if self._frozen is not None:
+            wall_ms, elapsed_s = self._frozen
+            self._frozen = WallTimeMs(wall_ms + milliseconds), elapsed_s + milliseconds / 1000
         self._added_ms += milliseconds
+        self._added_s += milliseconds / 1000
+
+    def freeze(self) -> None:
+        """Have wall time and elapsed time stand still; the monotonic clock, by which connections
+        are served, goes on."""
+        if self._frozen is None:
+            self._frozen = self.wall_ms(), self.elapsed_s()
+
+    def unfreeze(self) -> None:
+        """Have them go on from where they stand."""
+        if self._frozen is None:
+            return
+        wall_ms, elapsed_s = self._frozen
+        self._added_ms = wall_ms - self._base.wall_ms()
+        self._added_s = elapsed_s - self._base.elapsed_s()
+        self._frozen = None
 
     def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC, including the advanced time."""
+        if self._frozen is not None:
+            return self._frozen[0]
         return WallTimeMs(self._base.wall_ms() + self._added_ms)
 
     def clients_ms(self) -> WallTimeMs:
@@ -50,7 +80,9 @@ class TravelClock:
 
     def elapsed_s(self) -> float:
         """Seconds since boot, including the advanced time, as after suspending the machine."""
-        return self._base.elapsed_s() + self._added_ms / 1000
+        if self._frozen is not None:
+            return self._frozen[1]
+        return self._base.elapsed_s() + self._added_s
 
     def local_time_name(self, wall_ms: int) -> str:
         """A moment as yyyyMMddHHmmssSSS in the base's time zone."""

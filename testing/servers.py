@@ -35,12 +35,10 @@ from ..remoting.tls_config import TlsConfig
 from ..remoting.tls_settings import new_tls
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
-from ..store.retention.disk_space import decide, measure
-from ..store.store_state import StoreEvent
 from .clock import TravelClock
-from .disks import EmbeddedDisk, failing_log_sync
+from .disks import EmbeddedDisk
+from .driving import Driver
 from .errors import EmbeddedBrokerError
-from .faults import Faults, FaultyProcessors
 from .topics import create_topic_request
 
 READ_COUNT = 32
@@ -74,7 +72,6 @@ class Servers:
     ) -> None:
         self._tls = new_tls(tls)
         self.clock = clock
-        self.disk = disk
         self._broker_config = broker
         self._store_config = store
         self._namesrv_config = namesrv
@@ -82,9 +79,8 @@ class Servers:
         self._make_client = client
         broker.namesrv_addr = self.namesrv_address
         self._turn = Turn()
-        self._broker_processors = FaultyProcessors(self._turn)
-        self._namesrv_processors = FaultyProcessors(self._turn)
-        self.faults = Faults(self._broker_processors, self._namesrv_processors, run, self._set_disk)
+        self._driver = Driver(clock, disk, self._turn, run)
+        self.faults = self._driver.faults
         # Set while the server runs. While the broker starts, only `_namesrv` is set.
         self._broker: BrokerController | None = None
         self._namesrv: NamesrvController | None = None
@@ -93,6 +89,11 @@ class Servers:
         self._namesrv_nursery: trio.Nursery | None = None
         self._scope: trio.CancelScope | None = None
         self._ended = trio.Event()
+
+    @property
+    def disk(self) -> EmbeddedDisk:
+        """The disk of both servers; another one after a crash."""
+        return self._driver.disk
 
     @property
     def namesrv_address(self) -> str:
@@ -155,7 +156,7 @@ class Servers:
         """
         left = self.disk.after_crash(power_loss=power_loss)
         await self.stop()
-        self.disk = left
+        self._driver.disk = left
         await self.start(nursery)
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -183,13 +184,12 @@ class Servers:
             async with trio.open_nursery() as outer:
                 await outer.start(namesrv.run)
                 self._namesrv, self._namesrv_nursery = namesrv, outer
-                self._namesrv_processors.install(namesrv.server.processors)
+                self._driver.drive_namesrv(namesrv)
                 with trio.CancelScope() as self._scope:
                     async with trio.open_nursery() as inner:
                         await inner.start(broker.run)
-                        assert broker.server is not None
                         self._broker, self._broker_nursery = broker, inner
-                        self._broker_processors.install(broker.server.processors)
+                        self._driver.drive_broker(broker)
                         # From now on a cancellation has no effect here: the caller must call
                         # `stop`, so that the broker unregisters while the name server still runs.
                         outer.cancel_scope.shield = True
@@ -199,6 +199,7 @@ class Servers:
         finally:
             self._scope = self._namesrv = self._broker = None
             self._namesrv_nursery = self._broker_nursery = None
+            self._driver.drive_broker(None)
             self._ended.set()
 
     def serve_stream(
@@ -236,23 +237,7 @@ class Servers:
         milliseconds = round(((hours * 60 + minutes) * 60 + seconds) * 1000)
         if milliseconds < 0:
             raise ValueError("time cannot go back: give hours, minutes and seconds >= 0")
-        broker = self.broker
-        self.clock.add(milliseconds)
-        broker.wall_clock_set()
-        await self._wait_until_idle()
-
-    async def _wait_until_idle(self) -> None:
-        """Wait until no message is due, and delivered messages can be consumed.
-
-        The delivering tasks run as long as messages are due, so wait until all tasks are blocked.
-        """
-        from trio.testing import wait_all_tasks_blocked
-
-        store = self.broker.store
-        await wait_all_tasks_blocked()
-        while store.dispatched_offset < store.max_physical_offset and not store.read_only:
-            await store.flusher.flush_in_thread(threaded=self.disk.threaded)
-            await wait_all_tasks_blocked()
+        await self._driver.advance(milliseconds)
 
     # ---- topics, groups, messages --------------------------------------------------------
 
@@ -311,7 +296,7 @@ class Servers:
             fields = dict(request.ext_fields)
             sign(fields, request.body, account.access_key, account.secret_key)
             request.ext_fields = fields
-        process = self._broker_processors.plain[request.code]
+        process = self._driver.broker_processors.plain[request.code]
         try:
             answer = process(request, Channel(_NullTransport(), self._turn))
             if isinstance(answer, Deferred):
@@ -320,25 +305,6 @@ class Servers:
             raise EmbeddedBrokerError(refusal.remark) from refusal
         assert isinstance(answer, RemotingCommand)
         return answer
-
-    # ---- faults --------------------------------------------------------------------------
-
-    def _set_disk(self, is_full: bool | None, fails_fsync: bool | None) -> None:
-        """Change the behaviour of the disk; None: no change."""
-        disk = self.disk
-        if fails_fsync is not None:
-            disk.fault = failing_log_sync if fails_fsync else None
-        if is_full is None or self._broker is None:
-            return
-        disk.is_full = is_full
-        store = self._broker.store
-        if store.read_only:
-            return
-        reason = decide(measure(disk, store.config), store.config, next_file_bytes=0).refuse
-        if reason:
-            store.writer.enter(StoreEvent.DISK_FULL, reason)
-        else:
-            store.writer.enter(StoreEvent.DISK_HAS_ROOM)
 
 
 class _NullTransport:

@@ -53,6 +53,7 @@ from ..self_check import check
 from .child import COMMAND, CONTROLLER, Child
 from .console import ConsoleChild
 from .plan import Member, Shape, reachable, usage
+from .ready import announce
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -109,6 +110,7 @@ class UpCluster:
       tls: of the name server.
       check_tls: of our own requests, to servers that only serve TLS; None: they are plain.
       console: is started when all are ready; None: there is none.
+      ready_file: gets the line of JSON when all are ready; None: there is none.
     """
 
     def __init__(
@@ -126,8 +128,10 @@ class UpCluster:
         tls: Tls,
         check_tls: ClientTls | None,
         console: ConsoleChild | None = None,
+        ready_file: str | None = None,
     ) -> None:
         self._console = console
+        self._ready_file = ready_file
         self._console_address = ""
         self._tls, self._check_tls = tls, check_tls
         self._namesrv = namesrv
@@ -351,9 +355,6 @@ class UpCluster:
 
     def _announce(self, namesrv: str, check_ms: float) -> None:
         seconds = process.seconds_since_start()
-        if self._as_json:
-            process.say(json.dumps(self._facts(namesrv, seconds)))
-            return
         width = max(len("name server"), *(len(each.member.name) for each in self._brokers))
         brokers = "".join(
             f"  {each.member.name:{width}}  {each.address}  "
@@ -368,7 +369,7 @@ class UpCluster:
             )
         address = self._console_address
         console = f"  {'console':{width}}  {address}\n" if address else ""
-        process.say(
+        text = (
             f"trocket {__version__}, process {os.getpid()}\n"
             f"  {'name server':{width}}  {namesrv}\n"
             f"{brokers}"
@@ -380,6 +381,8 @@ class UpCluster:
             f"\n{usage(namesrv)}\n"
             f"ready {seconds:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )
+        facts = self._facts(namesrv, seconds)
+        announce(facts, text, as_json=self._as_json, ready_file=self._ready_file)
 
     def _role_name(self, member: Member) -> str:
         """The role that a broker has now."""

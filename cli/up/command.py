@@ -11,7 +11,6 @@ On a stop the broker ends first, so that it can still unregister from the name s
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import sys
@@ -31,10 +30,12 @@ from ...store.config import MessageStoreConfig
 from ..console_extra import NOT_INSTALLED, is_installed
 from ..error_lines import errors_as_json, say_error
 from . import exposure as up_exposure
+from . import test_clock
 from .config import Configured, UpTls, read_cluster, read_one
 from .errors import ConsoleError
 from .flags import PROGRAM
 from .plan import Shape, reachable, shape_of, usage
+from .ready import announce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,12 +44,20 @@ if TYPE_CHECKING:
 
     from ...auth.server_access import ServerAccess
     from ...broker.controller import BrokerController
+    from ...common.clock import Clock
+    from ...disk.os_disk import Disk
     from .console import ConsoleChild
+    from .control import Control
 
 
 def run(options: argparse.Namespace) -> int:
     """Run both with the parsed flags of `PROGRAM` until SIGTERM or SIGINT; return the status."""
     errors_as_json.set(options.json)
+    with test_clock.folder_of(options):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         shape = shape_of(
             options.masters,
@@ -76,11 +85,18 @@ def run(options: argparse.Namespace) -> int:
     if shape is not None:
         return _serve_cluster(options, configured, shape)
     is_saved = options.config_file and not options.memory
+    control = None
+    if options.test_clock:
+        if not options.memory:
+            test_clock.mark(Path(options.home), configured.store)
+        from .control import Control
+
+        control = Control(options.control_port or 0, in_memory=options.memory)
     up = Up(
         configured.namesrv, configured.broker, configured.store, configured.tls,
         as_json=options.json, home=options.home, in_memory=options.memory,
         config_path=str(Path(options.config_file).absolute()) if is_saved else "",
-        console=_console(options, configured),
+        console=_console(options, configured), control=control, ready_file=options.ready_file,
     )  # fmt: skip
     return process.serve(
         up.run,
@@ -131,6 +147,7 @@ def _serve_cluster(options: argparse.Namespace, configured: Configured, shape: S
             tls=configured.tls.namesrv,
             check_tls=configured.tls.check,
             console=_console(options, configured),
+            ready_file=options.ready_file,
         )
         await cluster.run(stop)
 
@@ -173,6 +190,8 @@ class Up:
       in_memory: keep all files in this process's memory.
       config_path: the file of the broker, absolute, where changed settings are saved; "": none.
       console: is started when both are ready; None: there is none.
+      control: has the clock and the disk, and serves its port; None: the machine's are used.
+      ready_file: gets the line of JSON when both are ready; None: there is none.
     """
 
     def __init__(
@@ -187,6 +206,8 @@ class Up:
         in_memory: bool = False,
         config_path: str = "",
         console: ConsoleChild | None = None,
+        control: Control | None = None,
+        ready_file: str | None = None,
     ) -> None:
         self._namesrv = namesrv
         self._broker = broker
@@ -199,6 +220,8 @@ class Up:
         self._metrics = ""
         self._console = console
         self._console_address = ""
+        self._control = control
+        self._ready_file = ready_file
         self._namesrv_access: ServerAccess | None = None
 
     async def run(self, stop: trio.CancelScope) -> None:
@@ -217,10 +240,13 @@ class Up:
         from ...remoting.opener import split_address
         from ...remoting.turn import Turn
 
-        clock, turn = SystemClock(), Turn()
+        turn, control = Turn(), self._control
+        clock: Clock = SystemClock()
+        disk: Disk = MemoryDisk() if self._in_memory else OsDisk()
+        if control is not None:
+            clock, disk = control.drive(turn)
         # After `stop` the console ends, then the broker, which unregisters at the name server.
         async with trio.open_nursery() as outer:
-            disk = MemoryDisk() if self._in_memory else OsDisk()
             namesrv = NamesrvController(
                 self._namesrv, clock=clock, disk=disk, turn=turn, tls=self._tls.namesrv
             )
@@ -243,11 +269,14 @@ class Up:
                 metrics_listener=metrics,
                 config_path=self._config_path,
                 tls=self._tls.broker,
+                clients_ms=None if control is None else control.clients_ms,
             )
             async with trio.open_nursery() as inner:
                 try:
                     with stop:
                         await inner.start(broker.run)
+                        if control is not None:
+                            await inner.start(control.serve, namesrv, broker, ours)
                         await self._become_ready(ours, broker, inner)
                         process.settle()
                         await trio.sleep_forever()
@@ -336,16 +365,16 @@ class Up:
             "memory": self._in_memory,
             "metrics": self._metrics,
             "console": self._console_address,
+            **({} if self._control is None else {"control": self._control.url}),
             "sendsRefused": refused,
             "hotPath": choice.description,
         }
-        if self._as_json:
-            process.say(json.dumps(facts))
-            return
         listening_text = ", ".join(listening)
         console = f"  console      {self._console_address}\n" if self._console_address else ""
+        if self._control is not None:
+            console += f"  control      {self._control.url}\n"
         data = "in memory, gone at the end" if self._in_memory else facts["store"]
-        process.say(
+        text = (
             f"trocket {__version__}, process {facts['pid']}\n"
             f"  name server  {namesrv}\n"
             f"  broker       {advertised}  {self._broker.broker_name} of "
@@ -359,3 +388,4 @@ class Up:
             f"{usage(namesrv)}\n"
             f"ready {facts['seconds']:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )
+        announce(facts, text, as_json=self._as_json, ready_file=self._ready_file)

@@ -20,6 +20,7 @@ from ...remoting.tls_files import check_metrics_entries, read_tls_config
 from ...store.config import MessageStoreConfig
 from ...store.data_folder import SOURCES
 from . import exposure as up_exposure
+from . import test_clock
 from .plan import ConfigFile, Member, Shape, check_file, plan
 
 if TYPE_CHECKING:
@@ -167,8 +168,10 @@ def read_cluster(options: argparse.Namespace, shape: Shape) -> Configured:
 
     Raises: see `_read`.
     """
-    if options.memory:
-        raise ConfigError("--memory is for one broker: leave out --masters, --slaves, --brokers")
+    for flag, is_given in (("--memory", options.memory), ("--test-clock", options.test_clock)):
+        if is_given:
+            text = f"{flag} is for one broker: leave out --masters, --slaves, --brokers"
+            raise ConfigError(text)
     problems = Problems((), "")
     own = {}
     for text in options.own_files:
@@ -220,11 +223,13 @@ def _read(options: argparse.Namespace, folder: str, problems: Problems) -> Confi
         broker, store, more = _broker(options, of_broker, str(home / folder))
         if not options.memory:
             refuse_source_folder(home, Path(store.store_path_root_dir))
+            test_clock.check(options, home, store)
     for flag, port in (
         ("--namesrv-port", options.namesrv_port),
         ("--broker-port", options.broker_port),
         ("--metrics-port", options.metrics_port),
         ("--console-port", options.console_port),
+        ("--control-port", options.control_port),
     ):
         with problems.collected():
             _check_port(flag, port)
@@ -343,14 +348,17 @@ def _store_defaults(options: argparse.Namespace, folder: str) -> MessageStoreCon
     A broker.conf means production: RocketMQ's sizes, and room that is reserved. Without one, files
     have the same sizes, so that a broker.conf may come later, but take only what is written.
     """
-    if options.memory:
-        return MessageStoreConfig(
+    if options.memory or options.test_clock:
+        small = MessageStoreConfig(
             store_path_root_dir=folder,
             mapped_file_size_commit_log=MEMORY_LOG_FILE_SIZE,
             mapped_file_size_consume_queue=MEMORY_QUEUE_FILE_SIZE,
             max_hash_slot_num=MEMORY_INDEX_SLOTS,
             max_index_num=4 * MEMORY_INDEX_SLOTS,
         )
+        if options.test_clock:
+            small.timer_precision_ms = 1  # what is due in two hours comes after two hours
+        return small
     return MessageStoreConfig(
         store_path_root_dir=folder, preallocate_commit_log=options.config_file is not None
     )

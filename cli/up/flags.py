@@ -7,6 +7,7 @@ from typing import Final
 from ...common.command_line import EXIT_WITH_PARENT, LOG_FORMAT, PRINT_ALL, Flag, Program, log_level
 
 _SEVERAL: Final = "Several brokers, each in a process"
+_TESTS: Final = "Tests that command the time"
 
 PROGRAM: Final = Program(
     "trocket up",
@@ -78,6 +79,12 @@ PROGRAM: Final = Program(
         ),
         PRINT_ALL,
         Flag(("--json",), "json", "Print one line of JSON when ready"),
+        Flag(
+            ("--ready-file",),
+            "ready_file",
+            "Write that line to FILE when ready, whole or not at all",
+            metavar="FILE",
+        ),
         EXIT_WITH_PARENT,
         log_level("warning"),
         LOG_FORMAT,
@@ -126,6 +133,21 @@ PROGRAM: Final = Program(
             metavar="NAME=FILE",
             is_repeatable=True,
             panel=_SEVERAL,
+        ),
+        Flag(
+            ("--test-clock",),
+            "test_clock",
+            "Start with a clock, faults and a disk that a test commands through a control port; "
+            "without --home or --memory, the data is in a folder that is deleted at the end",
+            panel=_TESTS,
+        ),
+        Flag(
+            ("--control-port",),
+            "control_port",
+            "Serve the control port on PORT of loopback (0, any free port)",
+            metavar="PORT",
+            kind=int,
+            panel=_TESTS,
         ),
     ),
     "Example: trocket up --memory",

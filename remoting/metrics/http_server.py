@@ -1,4 +1,4 @@
-"""HTTP/1.1 server for metrics and health: answers GET and HEAD, by h11.
+"""HTTP/1.1 server for metrics and health, and for the control port of tests, by h11.
 
 It serves few readers with few requests: a Prometheus, a probe. Everything is bounded, so that a
 stranger on the port costs little: connections, the size and time of a request, its time without
@@ -12,8 +12,8 @@ from __future__ import annotations
 import gzip
 import logging
 import socket
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -61,19 +61,68 @@ Handle = Callable[[str], Awaitable[Answer]]
 """Answers a request by its path, which may have a query."""
 
 
+class HttpRequest(NamedTuple):
+    """A whole request.
+
+    Attributes:
+      method: such as "POST".
+      target: the path, which may have a query.
+      headers: by name, in small letters; of several with one name, the last.
+      body: b"" if it has none.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Interface(NamedTuple):
+    """Requests of any method, with a body; the alternative to `Handle`.
+
+    Attributes:
+      handle: answers a request; `method` is any.
+      refuse: the answer to what is no request, from a status and a text.
+      body_size_max: bytes of a body; a larger one is refused with 413.
+      where: the name of the port in the log.
+    """
+
+    handle: Callable[[HttpRequest], Awaitable[Answer]]
+    refuse: Callable[[int, str], Answer]
+    body_size_max: int
+    where: str
+
+
+def reading(handle: Handle) -> Interface:
+    """GET and HEAD without a body, as readers of metrics send them."""
+
+    async def read(request: HttpRequest) -> Answer:
+        if request.method not in {"GET", "HEAD"}:
+            text = f"{request.method} is not served, only GET and HEAD are"
+            return text_answer(405, text)
+        return await handle(request.target)
+
+    return Interface(read, text_answer, 0, WHERE)
+
+
 class HttpServer:
     """Serves one socket.
 
     Args:
-      handle: answers GET and HEAD.
+      handle: answers GET and HEAD; an `Interface` answers other requests, too, each on a connection
+        that is closed afterwards.
       refusals: counts closed connections; None: they are logged only.
       tls: encrypts the connections; None: they are plain.
     """
 
     def __init__(
-        self, handle: Handle, *, refusals: Refusals | None = None, tls: ServerTls | None = None
+        self,
+        handle: Handle | Interface,
+        *,
+        refusals: Refusals | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
-        self._handle = handle
+        self._interface = handle if isinstance(handle, Interface) else reading(handle)
         self._refusals = refusals or Refusals()
         self._tls = tls
         self._places: dict[_Place, None] = {}
@@ -99,9 +148,11 @@ class HttpServer:
                     with place.scope:
                         secure: trio.abc.Stream | None = stream
                         if self._tls is not None:
-                            secure = await self._tls.wrap(stream, WHERE, self._refusals)
+                            secure = await self._tls.wrap(
+                                stream, self._interface.where, self._refusals
+                            )
                         if secure is not None:
-                            await _Connection(secure, self._handle, place).run()
+                            await _Connection(secure, self._interface, place).run()
         finally:
             self._places.pop(place, None)
 
@@ -109,7 +160,7 @@ class HttpServer:
         """Close the oldest connection that waits for a request; False if there is none."""
         waiting = next((place for place in self._places if place.is_waiting), None)
         what = f"a connection for metrics is closed, because {len(self._places)} are open"
-        self._refusals.note(LIMIT, WHERE, what)
+        self._refusals.note(LIMIT, self._interface.where, what)
         if waiting is None:
             return False
         del self._places[waiting]
@@ -128,13 +179,13 @@ class _Place:
 class _Connection:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, stream: trio.abc.Stream, handle: Handle, place: _Place) -> None:
+    def __init__(self, stream: trio.abc.Stream, interface: Interface, place: _Place) -> None:
         import h11
 
         self._place = place
 
         self._stream = stream
-        self._handle = handle
+        self._interface = interface
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_SIZE_MAX)
 
     async def run(self) -> None:
@@ -154,9 +205,8 @@ class _Connection:
                 self._http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-                await self._send(
-                    text_answer(error.error_status_hint, f"not an HTTP request: {error}")
-                )
+                text = f"not an HTTP request: {error}"
+                await self._send(self._interface.refuse(error.error_status_hint, text))
                 await self._linger()
 
     async def _serve_one(self) -> bool:
@@ -173,24 +223,35 @@ class _Connection:
             # Content-Length and Transfer-Encoding together are the means of request smuggling
             # behind a proxy.
             if _has_two_lengths(request):
-                await self._send(text_answer(400, _TWO_LENGTHS))
+                await self._send(self._interface.refuse(400, _TWO_LENGTHS))
                 await self._linger()
                 return False
-            end = await self._next()
+            body, event = b"", await self._next()
+            while isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > self._interface.body_size_max:
+                    break
+                event = await self._next()
         # From here on it is served, and not closed to make room for another.
         self._place.is_waiting = False
-        if not isinstance(end, h11.EndOfMessage):
-            await self._send(text_answer(413, "requests with a body are not served"))
+        if not isinstance(event, h11.EndOfMessage):
+            await self._send(self._interface.refuse(413, self._too_large))
             await self._linger()
             return False
         method = request.method.decode("ascii")
-        if method not in {"GET", "HEAD"}:
-            await self._send(text_answer(405, f"{method} is not served, only GET and HEAD are"))
-        else:
-            answer = await self._handle(request.target.decode("ascii", "replace"))
-            await self._send(answer, method, _accepts_gzip(request))
+        headers = {name.decode("ascii"): value.decode("latin-1") for name, value in request.headers}
+        target = request.target.decode("ascii", "replace")
+        answer = await self._interface.handle(HttpRequest(method, target, headers, body))
+        await self._send(answer, method, _accepts_gzip(request))
         self._place.is_waiting = True
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    @property
+    def _too_large(self) -> str:
+        size_max = self._interface.body_size_max
+        if not size_max:
+            return "requests with a body are not served"
+        return f"the body has more than {size_max} bytes"
 
     async def _linger(self) -> None:
         """Read what was not read yet: a close before would destroy the answer on its way."""
@@ -220,6 +281,9 @@ class _Connection:
             body = await trio.to_thread.run_sync(gzip.compress, body, 1)
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         headers.append(("Content-Length", str(len(body))))
+        if self._interface.body_size_max:
+            # A client that kept it open would send its next request on one that is just ending.
+            headers.append(("Connection", "close"))
         data = self._http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
         if method != "HEAD":
             data += self._http.send(h11.Data(data=body)) or b""

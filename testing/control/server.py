@@ -1,0 +1,146 @@
+"""ControlServer: serves the requests of the control port on a loopback socket.
+
+Requests that change something are served one after the other, so that an answer describes what its
+own request did. The port has no accounts: it listens to this machine only, and refuses the pages of
+a browser, whose requests have an `Origin`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import trio
+
+from ... import __version__
+from ...remoting.metrics.answers import Answer
+from ...remoting.metrics.http_server import HttpRequest, HttpServer, Interface
+from ...remoting.server import open_listener
+from ..driving import Driver
+from ..errors import EmbeddedBrokerError
+from .requests import ADVANCE_MS_MAX, Advance, ControlError, Nothing, SetTime, read_body
+
+logger = logging.getLogger(__name__)
+
+HOST: Final = "127.0.0.1"
+"""The control port has no accounts, so only this machine reaches it."""
+
+BODY_SIZE_MAX: Final = 64 * 1024
+"""Bytes of a body: the largest usual one has some hundred; a remark may have a page of text."""
+
+WHERE: Final = "the control port"
+"""The name of this port in the log."""
+
+Facts = Mapping[str, Any]
+Serve = Callable[[bytes], Awaitable[Facts]]
+"""Serves one request, of which it gets the body."""
+
+
+class ControlServer:
+    """Serves the control port.
+
+    Args:
+      driver: of the broker, which runs.
+      addresses: `host:port` of each server, for `GET /`.
+    """
+
+    def __init__(self, driver: Driver, addresses: Mapping[str, str]) -> None:
+        self._driver = driver
+        self._addresses = addresses
+        # A request ends before the next one begins, so that its answer describes what it did.
+        self._one_at_a_time = trio.Lock()
+        self._table: dict[str, dict[str, Serve]] = {
+            "/": {"GET": self._describe},
+            "/time": {"GET": self._time},
+            "/advance": {"POST": self._advance},
+            "/freeze": {"POST": self._freeze},
+            "/unfreeze": {"POST": self._unfreeze},
+            "/set": {"POST": self._set},
+        }
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until cancelled; the listener stays open."""
+        await HttpServer(Interface(self.answer, refusal, BODY_SIZE_MAX, WHERE)).serve(listener)
+
+    async def answer(self, request: HttpRequest) -> Answer:
+        """Serve one request."""
+        try:
+            serve = self._find(request)
+            async with self._one_at_a_time:
+                return _answer(200, await serve(request.body))
+        except ControlError as error:
+            return refusal(error.status, str(error))
+        except EmbeddedBrokerError as error:
+            return refusal(409, str(error))
+        except Exception as error:
+            logger.exception(
+                "%(method)s %(target)s at the control port failed",
+                {"method": request.method, "target": request.target},
+            )
+            return refusal(500, f"{type(error).__name__}: {error}")
+
+    def _find(self, request: HttpRequest) -> Serve:
+        """What serves a request. Raises: ControlError: nothing does."""
+        if "origin" in request.headers:
+            raise ControlError(403, "the control port serves no pages of a browser (Origin)")
+        path = request.target.partition("?")[0]
+        methods = self._table.get(path)
+        if methods is None:
+            known = ", ".join(self._table)
+            raise ControlError(404, f"there is no {path}; there are {known}")
+        serve = methods.get(request.method)
+        if serve is None:
+            raise ControlError(405, f"{path} takes {' or '.join(methods)}, not {request.method}")
+        return serve
+
+    # ---- facts ---------------------------------------------------------------------------
+
+    async def _describe(self, body: bytes) -> Facts:
+        return {"trocket": __version__, "addresses": self._addresses}
+
+    # ---- time ----------------------------------------------------------------------------
+
+    async def _time(self, body: bytes = b"") -> Facts:
+        clock = self._driver.clock
+        return {"now_ms": clock.wall_ms(), "frozen": clock.is_frozen}
+
+    async def _advance(self, body: bytes) -> Facts:
+        await self._driver.advance(read_body(body, Advance).ms)
+        return await self._time()
+
+    async def _freeze(self, body: bytes) -> Facts:
+        read_body(body, Nothing)
+        self._driver.clock.freeze()
+        return await self._time()
+
+    async def _unfreeze(self, body: bytes) -> Facts:
+        read_body(body, Nothing)
+        self._driver.clock.unfreeze()
+        return await self._time()
+
+    async def _set(self, body: bytes) -> Facts:
+        wanted_ms, now_ms = read_body(body, SetTime).now_ms, self._driver.clock.wall_ms()
+        if wanted_ms < now_ms:
+            text = f"now_ms={wanted_ms} is {now_ms - wanted_ms} ms ago: time cannot go back"
+            raise ControlError(409, text)
+        if wanted_ms - now_ms > ADVANCE_MS_MAX:
+            raise ControlError(400, f"now_ms={wanted_ms} is more than ten years ahead")
+        await self._driver.advance(wanted_ms - now_ms)
+        return await self._time()
+
+
+def open_control_listener(port: int) -> socket.socket:
+    """The socket of a control port; 0: any free port. Raises: OSError: it is in use."""
+    return open_listener(HOST, port)
+
+
+def refusal(status: int, text: str) -> Answer:
+    """The answer to a request that is not served."""
+    return _answer(status, {"error": text})
+
+
+def _answer(status: int, facts: Facts) -> Answer:
+    return Answer(status, "application/json", json.dumps(facts).encode() + b"\n")

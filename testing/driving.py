@@ -1,0 +1,110 @@
+"""Commands of a test to running servers: their time, their faults, their disk.
+
+`Servers` uses it for brokers that are embedded in a program, `trocket up --test-clock` for a
+process whose control port a test in any language uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..broker.controller import BrokerController
+from ..namesrv.controller import NamesrvController
+from ..remoting.turn import Turn
+from ..store.retention.disk_space import decide, measure
+from ..store.store_state import StoreEvent
+from .clock import TravelClock
+from .disks import EmbeddedDisk, failing_log_sync
+from .errors import EmbeddedBrokerError
+from .faults import Faults, FaultyProcessors
+
+
+class Driver:
+    """The time, the faults and the disk of a name server and a broker.
+
+    All methods must be called in the servers' loop.
+
+    Args:
+      clock, disk: of both servers.
+      turn: of both servers.
+      run: calls a function in that loop from the thread in which `faults` is used.
+
+    Attributes:
+      disk: as above; replaced after a crash.
+      faults: applied to the requests of both.
+    """
+
+    def __init__(
+        self,
+        clock: TravelClock,
+        disk: EmbeddedDisk,
+        turn: Turn,
+        run: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.clock = clock
+        self.disk = disk
+        self._broker: BrokerController | None = None
+        self._broker_processors = FaultyProcessors(turn)
+        self._namesrv_processors = FaultyProcessors(turn)
+        self.faults = Faults(self._broker_processors, self._namesrv_processors, run, self._set_disk)
+
+    @property
+    def broker_processors(self) -> FaultyProcessors:
+        """The broker's processors, with those without faults."""
+        return self._broker_processors
+
+    def drive_namesrv(self, namesrv: NamesrvController) -> None:
+        """Have faults apply to a name server that was started."""
+        self._namesrv_processors.install(namesrv.server.processors)
+
+    def drive_broker(self, broker: BrokerController | None) -> None:
+        """Have time, faults and disk apply to a broker that was started; None: to none."""
+        self._broker = broker
+        if broker is not None:
+            assert broker.server is not None
+            self._broker_processors.install(broker.server.processors)
+
+    # ---- time ----------------------------------------------------------------------------
+
+    async def advance(self, milliseconds: int) -> None:
+        """Advance the wall clock by a number >= 0, and wait until all that is due is done.
+
+        Raises: EmbeddedBrokerError: no broker is running.
+        """
+        if self._broker is None:
+            raise EmbeddedBrokerError("the broker is not running")
+        self.clock.add(milliseconds)
+        self._broker.wall_clock_set()
+        await self._wait_until_idle(self._broker)
+
+    async def _wait_until_idle(self, broker: BrokerController) -> None:
+        """Wait until no message is due, and delivered messages can be consumed.
+
+        The delivering tasks run as long as messages are due, so wait until all tasks are blocked.
+        """
+        from trio.testing import wait_all_tasks_blocked
+
+        store = broker.store
+        await wait_all_tasks_blocked()
+        while store.dispatched_offset < store.max_physical_offset and not store.read_only:
+            await store.flusher.flush_in_thread(threaded=self.disk.threaded)
+            await wait_all_tasks_blocked()
+
+    # ---- disk ----------------------------------------------------------------------------
+
+    def _set_disk(self, is_full: bool | None, fails_fsync: bool | None) -> None:
+        """Change the behaviour of the disk; None: no change."""
+        disk = self.disk
+        if fails_fsync is not None:
+            disk.fault = failing_log_sync if fails_fsync else None
+        if is_full is None or self._broker is None:
+            return
+        disk.is_full = is_full
+        store = self._broker.store
+        if store.read_only:
+            return
+        reason = decide(measure(disk, store.config), store.config, next_file_bytes=0).refuse
+        if reason:
+            store.writer.enter(StoreEvent.DISK_FULL, reason)
+        else:
+            store.writer.enter(StoreEvent.DISK_HAS_ROOM)
