@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from ..remoting.response_codes import ResponseCode
     from .broker import Broker
     from .errors import EmbeddedBrokerError
-    from .faults import Fault, Faults
+    from .faults import Faults
+    from .faulty_processors import Fault
     from .memory_broker import MemoryBroker
     from .unittest_mixin import RocketMQTestCase
 else:
     _HOMES = {
         "Broker": "broker",
         "EmbeddedBrokerError": "errors",
-        "Fault": "faults",
+        "Fault": "faulty_processors",
         "Faults": "faults",
         "MemoryBroker": "memory_broker",
         "RequestCode": "codes",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -159,8 +160,31 @@ class EmbeddedFolderDisk(OsDisk):
         return found
 
 
-def failing_log_sync(operation: str, path: str) -> OSError | None:
-    """A `Fault` that has every fsync of the commit log fail."""
-    if operation == "sync" and LOG_FOLDER in path:
-        return OSError(errno.EIO, os.strerror(errno.EIO))
-    return None
+class LogSyncs:
+    """A `Fault` for the fsyncs of the commit log: they fail, or take long.
+
+    Attributes:
+      fails: each returns an error.
+      slow_ms: each takes so long, in milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.slow_ms = 0
+        self._loop_thread = 0
+        self._changed = threading.Event()
+
+    def set_slow(self, slow_ms: int) -> None:
+        """Have each take so long; those that wait now end at once. Called in the loop's thread."""
+        self._loop_thread = threading.get_ident()
+        self.slow_ms = slow_ms
+        self._changed.set()
+        self._changed = threading.Event()
+
+    def __call__(self, operation: str, path: str) -> OSError | None:
+        if operation != "sync" or LOG_FOLDER not in path:
+            return None
+        # An fsync in the loop's thread, as at the end, would hold up the request that ends this.
+        if self.slow_ms and threading.get_ident() != self._loop_thread:
+            self._changed.wait(self.slow_ms / 1000)
+        return OSError(errno.EIO, os.strerror(errno.EIO)) if self.fails else None

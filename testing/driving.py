@@ -7,6 +7,9 @@ process whose control port a test in any language uses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
+
+import trio
 
 from ..broker.controller import BrokerController
 from ..namesrv.controller import NamesrvController
@@ -14,9 +17,24 @@ from ..remoting.turn import Turn
 from ..store.retention.disk_space import decide, measure
 from ..store.store_state import StoreEvent
 from .clock import TravelClock
-from .disks import EmbeddedDisk, failing_log_sync
+from .disks import EmbeddedDisk, LogSyncs
 from .errors import EmbeddedBrokerError
-from .faults import Faults, FaultyProcessors
+from .faults import Faults
+from .faulty_processors import FaultyProcessors
+
+
+class DiskFacts(NamedTuple):
+    """How a disk behaves.
+
+    Attributes:
+      is_full: nothing is free.
+      fails_fsync: every fsync of the commit log fails.
+      slow_ms: each fsync of the commit log takes so long, in milliseconds.
+    """
+
+    is_full: bool
+    fails_fsync: bool
+    slow_ms: int
 
 
 class Driver:
@@ -43,26 +61,34 @@ class Driver:
     ) -> None:
         self.clock = clock
         self.disk = disk
+        self._log_syncs = LogSyncs()
         self._broker: BrokerController | None = None
         self._broker_processors = FaultyProcessors(turn)
         self._namesrv_processors = FaultyProcessors(turn)
-        self.faults = Faults(self._broker_processors, self._namesrv_processors, run, self._set_disk)
+        self.faults = Faults(self._broker_processors, self._namesrv_processors, run, self.set_disk)
 
     @property
     def broker_processors(self) -> FaultyProcessors:
         """The broker's processors, with those without faults."""
         return self._broker_processors
 
-    def drive_namesrv(self, namesrv: NamesrvController) -> None:
-        """Have faults apply to a name server that was started."""
-        self._namesrv_processors.install(namesrv.server.processors)
+    def drive_namesrv(self, namesrv: NamesrvController, nursery: trio.Nursery) -> None:
+        """Have faults apply to a name server that runs in this nursery."""
+        self._namesrv_processors.install(namesrv.server.processors, nursery)
 
-    def drive_broker(self, broker: BrokerController | None) -> None:
-        """Have time, faults and disk apply to a broker that was started; None: to none."""
+    def drive_broker(self, broker: BrokerController, nursery: trio.Nursery) -> None:
+        """Have time, faults and disk apply to a broker that runs in this nursery."""
+        assert broker.server is not None
         self._broker = broker
-        if broker is not None:
-            assert broker.server is not None
-            self._broker_processors.install(broker.server.processors)
+        self._broker_processors.install(broker.server.processors, nursery)
+
+    def broker_ended(self) -> None:
+        """Command no broker until `drive_broker` is called again."""
+        self._broker = None
+
+    def hurry(self) -> None:
+        """Have no fsync take long, so that the broker can end."""
+        self._log_syncs.set_slow(0)
 
     # ---- time ----------------------------------------------------------------------------
 
@@ -92,11 +118,28 @@ class Driver:
 
     # ---- disk ----------------------------------------------------------------------------
 
-    def _set_disk(self, is_full: bool | None, fails_fsync: bool | None) -> None:
-        """Change the behaviour of the disk; None: no change."""
-        disk = self.disk
+    @property
+    def disk_state(self) -> DiskFacts:
+        """How the disk behaves."""
+        return DiskFacts(self.disk.is_full, self._log_syncs.fails, self._log_syncs.slow_ms)
+
+    def set_disk(
+        self, is_full: bool | None, fails_fsync: bool | None, slow_ms: int | None = None
+    ) -> None:
+        """Change the behaviour of the disk; None: no change. See `DiskFacts`.
+
+        Raises: EmbeddedBrokerError: the disk is in memory, and cannot be slow.
+        """
+        disk, syncs = self.disk, self._log_syncs
+        if slow_ms and not disk.threaded:
+            raise EmbeddedBrokerError(
+                "a disk in memory has no fsync that takes long: start the broker with a folder"
+            )
+        if slow_ms is not None:
+            syncs.set_slow(slow_ms)
         if fails_fsync is not None:
-            disk.fault = failing_log_sync if fails_fsync else None
+            syncs.fails = fails_fsync
+        disk.fault = syncs if syncs.fails or syncs.slow_ms else None
         if is_full is None or self._broker is None:
             return
         disk.is_full = is_full

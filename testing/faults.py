@@ -1,147 +1,30 @@
 """Fault injection: errors, delays and missing answers of the servers, and failures of the disk.
 
 It wraps processors in the table of a running server, so the servers have no code for it. If several
-faults match a request, the oldest one that is not used up applies.
+faults match a request, the oldest one that is not used up applies. `faulty_processors.py` has how
+each of them answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 
-from ..remoting.channel import Answer, Buffer, Channel, Deferred, Postponed, Processor
-from ..remoting.codec import ONEWAY_FLAG, RemotingCommand
+from ..remoting.channel import Answer, Channel, Processor
+from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RequestRefused
-from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.turn import Turn
-
-Behaviour = Callable[[Processor, RemotingCommand, Channel], Answer]
-"""Answers a request in place of its processor."""
-
-_REMEMBERED = frozenset(
-    {
-        RequestCode.HEART_BEAT,
-        RequestCode.UNREGISTER_CLIENT,
-        RequestCode.REGISTER_BROKER,
-        RequestCode.UNREGISTER_BROKER,
-        RequestCode.BROKER_HEARTBEAT,
-    }
-)
-"""Requests for which the server keeps the channel; their processors return the answer."""
+from .faulty_processors import Fault, FaultyProcessors, answered_twice, unanswered
 
 
-class Fault:
-    """An injected fault.
+class SetDisk(Protocol):
+    """Sets whether the disk is full, whether fsync fails, and how many ms it takes; None: as is."""
 
-    Attributes:
-      code: request code of the affected requests; None: all requests.
-      hits: number of requests that were affected so far.
-      left: number of requests that will be affected; None: all until `Faults.clear`.
-    """
-
-    def __init__(self, code: int | None, times: int | None, behave: Behaviour) -> None:
-        if times is not None and times < 1:
-            raise ValueError(f"times={times}: give a number from 1 on, or None for all requests")
-        self.code = code
-        self.left = times
-        self.hits = 0
-        self._behave = behave
-
-    def __repr__(self) -> str:
-        code = "every request" if self.code is None else f"requests {self.code}"
-        return f"<fault for {code}, {self.hits} hits, {self.left} left>"
-
-    def matches(self, code: int) -> bool:
-        """Whether it affects requests of this code, and is not used up."""
-        return self.left != 0 and self.code in (None, code)
-
-    def apply(self, process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
-        """Answer a request in place of its processor."""
-        self.hits += 1
-        if self.left is not None:
-            self.left -= 1
-        return self._behave(process, request, channel)
-
-
-class FaultyProcessors:
-    """The processors of one server, wrapped so that faults apply.
-
-    Args:
-      turn: the server's Turn.
-    """
-
-    def __init__(self, turn: Turn) -> None:
-        self.faults: list[Fault] = []
-        self._turn = turn
-        self._table: dict[int, Processor] = {}
-        self._plain: dict[int, Processor] = {}
-
-    def install(self, table: dict[int, Processor]) -> None:
-        """Wrap the processors of a server that was started."""
-        self._table, self._plain = table, dict(table)
-        self.update()
-
-    @property
-    def plain(self) -> Mapping[int, Processor]:
-        """The processors without faults."""
-        return self._plain
-
-    def update(self) -> None:
-        """Wrap processors that have faults, and restore the others; call it when faults change."""
-        codes = {fault.code for fault in self.faults}
-        wrapped = set(self._plain) if None in codes else set()
-        wrapped |= {code for code in codes if code is not None}
-        for code in set(self._table) - set(self._plain) - wrapped:
-            del self._table[code]
-        self._table.update(self._plain)
-        for code in wrapped:
-            self._table[code] = self._wrapped(code, self._plain.get(code, _not_supported))
-
-    def _wrapped(self, code: int, process: Processor) -> Processor:
-        def wrapped(request: RemotingCommand, channel: Channel) -> Answer:
-            for fault in self.faults:
-                if fault.matches(code):
-                    return fault.apply(process, request, channel)
-            return process(request, channel)
-
-        return wrapped
-
-    def process_later(
-        self, seconds: float, process: Processor, request: RemotingCommand, channel: Channel
-    ) -> Deferred:
-        """Process a request after a delay, in a separate turn."""
-
-        async def run() -> RemotingCommand | None:
-            await trio.sleep(seconds)
-            while True:
-                try:
-                    answer = self._process_in_turn(process, request, channel)
-                    break
-                except Postponed as postponed:
-                    is_time = trio.Event()
-                    postponed.when(is_time.set)
-                    await is_time.wait()
-            if isinstance(answer, Deferred):
-                return await answer.run()
-            return answer if isinstance(answer, RemotingCommand) else None
-
-        return Deferred(run)
-
-    def _process_in_turn(
-        self, process: Processor, request: RemotingCommand, channel: Channel
-    ) -> Answer:
-        """Process a request now. Raises: RequestRefused, Postponed."""
-        turn = self._turn
-        turn.active = True
-        try:
-            answer = process(request, channel)
-            if isinstance(answer, bytes):
-                channel.write(answer)
-        finally:
-            turn.end()
-        return answer
+    def __call__(
+        self, is_full: bool | None, fails_fsync: bool | None, slow_ms: int | None = None, /
+    ) -> None: ...
 
 
 class Faults:
@@ -156,7 +39,7 @@ class Faults:
     Args:
       broker, namesrv: processors of the servers.
       run: calls a function in the servers' loop.
-      set_disk: sets whether the disk is full, and whether fsync fails; None: no change.
+      set_disk: `Driver.set_disk`.
     """
 
     def __init__(
@@ -164,7 +47,7 @@ class Faults:
         broker: FaultyProcessors,
         namesrv: FaultyProcessors,
         run: Callable[[Callable[[], None]], None],
-        set_disk: Callable[[bool | None, bool | None], None],
+        set_disk: SetDisk,
     ) -> None:
         self._broker = broker
         self._namesrv = namesrv
@@ -199,7 +82,13 @@ class Faults:
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
     ) -> Fault:
         """Process requests, but do not send their answers."""
-        return self._add(Fault(code, times, _process_unanswered), namesrv)
+        return self._add(Fault(code, times, unanswered), namesrv)
+
+    def duplicate(
+        self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
+    ) -> Fault:
+        """Process requests once, and send each answer twice."""
+        return self._add(Fault(code, times, answered_twice), namesrv)
 
     def swallow(
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
@@ -219,7 +108,7 @@ class Faults:
         times: int | None = 1,
         namesrv: bool = False,
     ) -> Fault:
-        """Process and answer requests later.
+        """Process and answer requests later, also if their client hangs up meanwhile.
 
         Args:
           code: request code; None: every request.
@@ -228,12 +117,20 @@ class Faults:
           times: number of requests, >= 1; None: all.
           namesrv: affect the name server instead of the broker.
         """
-        processors = self._namesrv if namesrv else self._broker
 
-        def behave(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
-            return processors.process_later(seconds, process, request, channel)
+        async def wait() -> None:
+            await trio.sleep(seconds)
 
-        return self._add(Fault(code, times, behave), namesrv)
+        return self._put_off(code, times, namesrv, lambda fault: wait())
+
+    def hang(
+        self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
+    ) -> Fault:
+        """Process and answer requests when the fault is removed, as a server does that hangs.
+
+        `remove` and `clear` remove it; connections stay open meanwhile.
+        """
+        return self._put_off(code, times, namesrv, Fault.wait_removed)
 
     def disconnect(
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False
@@ -263,18 +160,55 @@ class Faults:
         """
         self._run(lambda: self._set_disk(None, True))
 
+    def remove(self, fault: Fault) -> None:
+        """Remove a fault; it has no effect if it was removed before."""
+
+        def remove() -> None:
+            fault.remove()
+            for processors in (self._broker, self._namesrv):
+                if fault in processors.faults:
+                    processors.faults.remove(fault)
+                    processors.update()
+
+        self._run(remove)
+
+    def slow_fsync(self, milliseconds: int) -> None:
+        """Have each fsync of the commit log take so long; 0: as long as it takes.
+
+        Under SYNC_FLUSH every send waits for one; otherwise the broker syncs beside its work.
+
+        Raises: EmbeddedBrokerError: the broker is in memory, where no fsync takes long.
+        """
+        self._run(lambda: self._set_disk(None, None, milliseconds))
+
     def clear(self) -> None:
         """Remove all faults; requests that are being delayed are not affected."""
 
         def remove_all() -> None:
             for processors in (self._broker, self._namesrv):
                 for fault in processors.faults:
-                    fault.left = 0
+                    fault.remove()
                 processors.faults.clear()
                 processors.update()
-            self._set_disk(False, False)
+            self._set_disk(False, False, 0)
 
         self._run(remove_all)
+
+    def _put_off(
+        self,
+        code: int | None,
+        times: int | None,
+        namesrv: bool,
+        wait: Callable[[Fault], Awaitable[None]],
+    ) -> Fault:
+        """Have requests wait before they are processed."""
+        processors = self._namesrv if namesrv else self._broker
+
+        def behave(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
+            return processors.process_later(lambda: wait(fault), process, request, channel)
+
+        fault = Fault(code, times, behave)
+        return self._add(fault, namesrv)
 
     def _add(self, fault: Fault, namesrv: bool) -> Fault:
         processors = self._namesrv if namesrv else self._broker
@@ -285,61 +219,3 @@ class Faults:
 
         self._run(add)
         return fault
-
-
-def _process_unanswered(process: Processor, request: RemotingCommand, channel: Channel) -> Answer:
-    """Process a request, and discard the answer, however it is sent."""
-    request.flag |= ONEWAY_FLAG
-    remembered = request.code in _REMEMBERED
-    try:
-        answer = process(request, channel if remembered else _SilentChannel(channel))
-    except RequestRefused:
-        return None
-    if not isinstance(answer, Deferred):
-        return None
-    run = answer.run
-
-    async def unanswered() -> None:
-        await run()
-
-    return Deferred(unanswered)
-
-
-class _SilentChannel(Channel):
-    """A channel that discards all that is written; otherwise it behaves like the real one."""
-
-    __slots__ = ("_real",)
-
-    def __init__(self, real: Channel) -> None:
-        self._real = real
-        self.remote_address = real.remote_address
-        self.remote_host = real.remote_host
-        self.local_address = real.local_address
-        self.attributes = real.attributes
-        self.language = real.language
-        self.version = real.version
-
-    @property
-    def closed(self) -> bool:  # type: ignore[override]
-        return self._real.closed
-
-    def write(self, frame: Buffer | Sequence[Buffer], size: int | None = None) -> None:
-        """Discard the frame."""
-
-    def write_all(self, frames: list[bytes]) -> None:
-        """Discard the frames."""
-
-    def send_oneway(self, command: RemotingCommand) -> None:
-        self._real.send_oneway(command)
-
-    async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        return await self._real.call(command, timeout_s)
-
-    def close(self, reason: str = "closed by us") -> None:
-        self._real.close(reason)
-
-
-def _not_supported(request: RemotingCommand, channel: Channel) -> Answer:
-    raise RequestRefused(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
-    )

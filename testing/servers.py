@@ -184,12 +184,12 @@ class Servers:
             async with trio.open_nursery() as outer:
                 await outer.start(namesrv.run)
                 self._namesrv, self._namesrv_nursery = namesrv, outer
-                self._driver.drive_namesrv(namesrv)
+                self._driver.drive_namesrv(namesrv, outer)
                 with trio.CancelScope() as self._scope:
                     async with trio.open_nursery() as inner:
                         await inner.start(broker.run)
                         self._broker, self._broker_nursery = broker, inner
-                        self._driver.drive_broker(broker)
+                        self._driver.drive_broker(broker, inner)
                         # From now on a cancellation has no effect here: the caller must call
                         # `stop`, so that the broker unregisters while the name server still runs.
                         outer.cancel_scope.shield = True
@@ -199,7 +199,7 @@ class Servers:
         finally:
             self._scope = self._namesrv = self._broker = None
             self._namesrv_nursery = self._broker_nursery = None
-            self._driver.drive_broker(None)
+            self._driver.broker_ended()
             self._ended.set()
 
     def serve_stream(

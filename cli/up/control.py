@@ -63,17 +63,20 @@ class Control:
         Raises: OSError: the port is in use.
         """
         assert self._driver is not None, "drive() was not called"
-        self._driver.drive_namesrv(namesrv)
-        self._driver.drive_broker(broker)
         addresses = {"namesrv": namesrv_address, "broker": broker.broker_addr}
         with open_control_listener(self._port) as listener:
             host, port = listener.getsockname()[:2]
             self.url = f"http://{join_address(host, port)}"
             server = ControlServer(self._driver, addresses)
             async with trio.open_nursery() as nursery:
+                self._driver.drive_namesrv(namesrv, nursery)
+                self._driver.drive_broker(broker, nursery)
                 nursery.start_soon(server.serve, listener)
                 task_status.started()
                 process.logger.warning(
                     "a test commands the time of this broker at %(url)s", {"url": self.url}
                 )
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._driver.hurry()

@@ -11,6 +11,7 @@ import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -21,7 +22,17 @@ from ...remoting.metrics.http_server import HttpRequest, HttpServer, Interface
 from ...remoting.server import open_listener
 from ..driving import Driver
 from ..errors import EmbeddedBrokerError
-from .requests import ADVANCE_MS_MAX, Advance, ControlError, Nothing, SetTime, read_body
+from .fault_list import FaultList
+from .requests import (
+    ADVANCE_MS_MAX,
+    Advance,
+    ControlError,
+    DiskState,
+    NewFault,
+    Nothing,
+    SetTime,
+    read_body,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +61,7 @@ class ControlServer:
     def __init__(self, driver: Driver, addresses: Mapping[str, str]) -> None:
         self._driver = driver
         self._addresses = addresses
+        self._faults = FaultList(driver.faults)
         # A request ends before the next one begins, so that its answer describes what it did.
         self._one_at_a_time = trio.Lock()
         self._table: dict[str, dict[str, Serve]] = {
@@ -59,6 +71,12 @@ class ControlServer:
             "/freeze": {"POST": self._freeze},
             "/unfreeze": {"POST": self._unfreeze},
             "/set": {"POST": self._set},
+            "/faults": {
+                "GET": self._list_faults,
+                "POST": self._add_fault,
+                "DELETE": self._clear_faults,
+            },
+            "/disk": {"GET": self._disk, "POST": self._set_disk},
         }
 
     async def serve(self, listener: socket.socket) -> None:
@@ -88,6 +106,9 @@ class ControlServer:
             raise ControlError(403, "the control port serves no pages of a browser (Origin)")
         path = request.target.partition("?")[0]
         methods = self._table.get(path)
+        number = path.removeprefix("/faults/")
+        if methods is None and number != path and number.isdecimal() and len(number) < 10:
+            methods = {"DELETE": partial(self._delete_fault, int(number))}
         if methods is None:
             known = ", ".join(self._table)
             raise ControlError(404, f"there is no {path}; there are {known}")
@@ -130,6 +151,35 @@ class ControlServer:
             raise ControlError(400, f"now_ms={wanted_ms} is more than ten years ahead")
         await self._driver.advance(wanted_ms - now_ms)
         return await self._time()
+
+    # ---- faults --------------------------------------------------------------------------
+
+    async def _add_fault(self, body: bytes) -> Facts:
+        wanted = read_body(body, NewFault)
+        wanted.check()
+        return {"id": self._faults.add(wanted)}
+
+    async def _list_faults(self, body: bytes) -> Facts:
+        return {"faults": self._faults.facts()}
+
+    async def _delete_fault(self, number: int, body: bytes) -> Facts:
+        self._faults.remove(number)
+        return {}
+
+    async def _clear_faults(self, body: bytes) -> Facts:
+        self._faults.clear()
+        return {}
+
+    # ---- disk ----------------------------------------------------------------------------
+
+    async def _disk(self, body: bytes = b"") -> Facts:
+        disk = self._driver.disk_state
+        return {"full": disk.is_full, "failing_fsync": disk.fails_fsync, "slow_ms": disk.slow_ms}
+
+    async def _set_disk(self, body: bytes) -> Facts:
+        wanted = read_body(body, DiskState)
+        self._driver.set_disk(wanted.full, wanted.failing_fsync, wanted.slow_ms)
+        return await self._disk()
 
 
 def open_control_listener(port: int) -> socket.socket:

@@ -16,8 +16,7 @@ from trocket.operations.message_search.live_tail import LiveTail, TailBatch
 from trocket.operations.message_search.problems import Problem, SearchError
 from trocket.operations.message_search.search import Limits
 from trocket.remoting.request_codes import RequestCode
-from trocket.testing import Broker
-from trocket.testing.faults import Fault
+from trocket.testing import Broker, Fault
 
 from .conftest import Do, send_all, until
 
