@@ -209,6 +209,11 @@ class BrokerController:
         for part in self.parts.all:
             part.wall_clock_set()
 
+    @property
+    def owes(self) -> bool:
+        """Whether something that is due by the wall clock is not done yet, as `Part.owes`."""
+        return any(part.owes() for part in self.parts.all)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled.
 

@@ -253,6 +253,10 @@ class Part:
     def wall_clock_set(self) -> None:
         """Do now what is due, after a test moved the wall clock."""
 
+    def owes(self) -> bool:
+        """Whether something is due by the wall clock, and not done yet; for such tests."""
+        return False
+
     def close(self) -> None:
         """Append to the log what is in memory only; the store is still open.
 

@@ -127,7 +127,7 @@ async def _checkpoint(store: MessageStore) -> None:
     """Sync log and queue files, then record the synced offset in the checkpoint."""
     while True:
         thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
-        await trio.sleep(min(CHECKPOINT_INTERVAL_S, thorough_s))
+        await store.activity.checkpoints.wait(min(CHECKPOINT_INTERVAL_S, thorough_s))
         await checkpoint_now(store)
 
 
@@ -211,11 +211,14 @@ async def _retention(store: MessageStore) -> None:
     async def in_thread(function: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(function) if store.disk.threaded else function()
 
+    async def pause(seconds: float) -> None:
+        await trio.sleep(0 if store.activity.cleaning.is_hurried else seconds)
+
     retention = Retention(store)
     failing = ""
     while True:
         try:
-            await retention.run_once(in_thread, trio.sleep)
+            await retention.run_once(in_thread, pause)
             failing = ""
         except StoreIOError as error:
             # A full disk fails at each pass: one line is enough.

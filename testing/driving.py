@@ -7,20 +7,32 @@ process whose control port a test in any language uses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
 from ..broker.controller import BrokerController
 from ..namesrv.controller import NamesrvController
 from ..remoting.turn import Turn
+from ..store.message_store import MessageStore
 from ..store.retention.disk_space import decide, measure
+from ..store.retention.retention_rules import HOUR_MS, delete_hours
 from ..store.store_state import StoreEvent
 from .clock import TravelClock
 from .disks import EmbeddedDisk, LogSyncs
 from .errors import EmbeddedBrokerError
 from .faults import Faults
 from .faulty_processors import FaultyProcessors
+
+IDLE_ROUNDS: Final = 200
+"""Rounds in which nothing is stored, after which work that is due cannot be done now."""
+
+ROUND_S: Final = 0.005
+"""Seconds between two rounds on a disk with threads: a thread saves a table in some milliseconds,
+and a slow disk has a second."""
+
+
+DAY_MS: Final = 24 * HOUR_MS
 
 
 class DiskFacts(NamedTuple):
@@ -99,15 +111,41 @@ class Driver:
         """
         if self._broker is None:
             raise EmbeddedBrokerError("the broker is not running")
+        before_ms = self.clock.wall_ms()
         self.clock.add(milliseconds)
-        self._broker.wall_clock_set()
-        await self._wait_until_idle(self._broker)
+        await self._do_due_work(self._broker)
+        if self._is_time_to_delete(self._broker, before_ms):
+            await _delete_expired(self._broker.store)
 
-    async def _wait_until_idle(self, broker: BrokerController) -> None:
-        """Wait until no message is due, and delivered messages can be consumed.
+    def _is_time_to_delete(self, broker: BrokerController, before_ms: int) -> bool:
+        """Whether an hour of `deleteWhen` has come since a moment."""
+        clock, now_ms = self.clock, self.clock.wall_ms()
+        hours = delete_hours(broker.store.config.delete_when)
+        passed = range(before_ms, min(now_ms, before_ms + DAY_MS), HOUR_MS)
+        names = [clock.local_time_name(each) for each in (*passed, now_ms)]
+        return any(int(name[8:10]) in hours for name in names)
 
-        The delivering tasks run as long as messages are due, so wait until all tasks are blocked.
+    async def _do_due_work(self, broker: BrokerController) -> None:
+        """Wait until nothing is due, or what is due cannot be done: on a full disk, for instance.
+
+        One piece of work leads to another. A popped message that comes back, for instance, was
+        waited for by a timer message, whose delivery is read from the log.
         """
+        store = broker.store
+        idle_rounds = 0
+        while idle_rounds < IDLE_ROUNDS:
+            end = store.max_physical_offset
+            broker.wall_clock_set()
+            await self._wait_until_blocked(broker)
+            if not broker.owes or store.read_only or broker.sends_refused:
+                return
+            idle_rounds = 0 if store.max_physical_offset > end else idle_rounds + 1
+            if self.disk.threaded:
+                # It may wait for a thread that saves a table, such as that of a new retry topic.
+                await trio.sleep(ROUND_S)
+
+    async def _wait_until_blocked(self, broker: BrokerController) -> None:
+        """Wait until all tasks wait for something, and delivered messages can be consumed."""
         from trio.testing import wait_all_tasks_blocked
 
         store = broker.store
@@ -137,6 +175,8 @@ class Driver:
             )
         if slow_ms is not None:
             syncs.set_slow(slow_ms)
+            if self._broker is not None and disk.threaded:
+                self._broker.store.flusher.may_wait_in_loop = not slow_ms
         if fails_fsync is not None:
             syncs.fails = fails_fsync
         disk.fault = syncs if syncs.fails or syncs.slow_ms else None
@@ -151,3 +191,15 @@ class Driver:
             store.writer.enter(StoreEvent.DISK_FULL, reason)
         else:
             store.writer.enter(StoreEvent.DISK_HAS_ROOM)
+
+
+async def _delete_expired(store: MessageStore) -> None:
+    """Delete the log files that are expired now."""
+    if store.read_only or len(store.log.files) < 2:  # the newest file stays
+        return
+    # Only what the checkpoint covers is deleted.
+    await store.activity.checkpoints.complete()
+    start = -1
+    while start < store.log.min_offset:
+        start = store.log.min_offset
+        await store.activity.cleaning.finish_pass()

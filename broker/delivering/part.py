@@ -69,6 +69,10 @@ class Delivering(Part):
         self.schedule.wake()
         self.timers.wake()
 
+    def owes(self) -> bool:
+        """See `Part`."""
+        return self.schedule.is_busy or self.timers.is_busy
+
     def note_progress(self) -> None:
         """See `Part`."""
         self.timers.note_progress()

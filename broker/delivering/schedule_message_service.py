@@ -105,6 +105,11 @@ class ScheduleMessageService:
         """Read the clock again."""
         self._task.wake()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is due and not done yet, as `DueTask.is_busy`."""
+        return self._task.is_busy
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Deliver until cancelled."""
         for queue in self._idle:

@@ -109,6 +109,11 @@ class TimerMessageService:
         """Read the clock again."""
         self._task.wake()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is due and not done yet, as `DueTask.is_busy`."""
+        return self._task.is_busy
+
     # ---- at the start --------------------------------------------------------------------
 
     def load(self, *, was_killed: bool = False) -> None:

@@ -60,6 +60,11 @@ class PopBufferService:
         """Read the clock again."""
         self._task.wake()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is due and not done yet, as `DueTask.is_busy`."""
+        return self._task.is_busy
+
     async def run(self) -> None:
         """Store what is due, until cancelled."""
         await self._task.run()

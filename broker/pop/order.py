@@ -370,6 +370,15 @@ class OrderedPops:
         next_ms = self._locks.next_ms
         return math.inf if next_ms is None else (next_ms - now_ms) / 1000
 
+    def wake(self) -> None:
+        """Read the clock again."""
+        self._task.wake()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether queues are free and their waiting pops not woken, as `DueTask.is_busy`."""
+        return self._task.is_busy
+
     async def run(self) -> None:
         """Wake pops when queues become free, until cancelled."""
         await self._task.run()

@@ -152,7 +152,13 @@ class Pop(Part):
     def wall_clock_set(self) -> None:
         """See `Part`."""
         self.services.storing.wake()
-        self.services.revive.wake()
+        self.services.revive.clock_set()
+        self.services.orders.wake()
+
+    def owes(self) -> bool:
+        """See `Part`."""
+        services = self.services
+        return services.storing.is_busy or services.revive.is_busy or services.orders.is_busy
 
     def close(self) -> None:
         """See `Part`; messages whose check points are not stored are popped again."""

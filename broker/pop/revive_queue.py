@@ -122,10 +122,13 @@ class ReviveQueue:
 
     Attributes:
       next_offset: of the next record to read.
+      set_ms: to which time a test moved the wall clock, ms since 1970; 0: it did not. What became
+        visible by that is decided without GRACE_MS: no ack was on its way.
     """
 
     def __init__(self, next_offset: int, broker_name: str) -> None:
         self.next_offset = next_offset
+        self.set_ms = 0
         self._broker_name = broker_name
         self._points: dict[CheckPointKey, WaitingPoint] = {}
         self._early: dict[CheckPointKey, _EarlyAcks] = {}
@@ -265,10 +268,11 @@ class ReviveQueue:
 
         `finish` or `put_back` must follow.
         """
-        if self.next_due_ms() == math.inf:
+        next_ms = self.next_due_ms()
+        if next_ms == math.inf:
             return None
         due_ms, _, point = self._due[0]
-        is_complete = due_ms <= self._reached.now_ms and self._is_read_through(due_ms - GRACE_MS)
+        is_complete = next_ms <= self._reached.now_ms and self._is_read_through(due_ms - GRACE_MS)
         # Too many: acks that came through the timer service are read, those are enough.
         if is_complete or (len(self._points) > POINTS_MAX and due_ms <= self._seen_ms):
             heappop(self._due)
@@ -290,7 +294,10 @@ class ReviveQueue:
         heap = self._due
         while heap and heap[0][2].is_done:
             heappop(heap)
-        return heap[0][0] if heap else math.inf
+        if not heap:
+            return math.inf
+        visible_ms = heap[0][0] - GRACE_MS
+        return visible_ms if visible_ms <= self.set_ms else heap[0][0]
 
     def finish(self, point: WaitingPoint) -> None:
         """Record that a check point is decided: its messages are acknowledged, revived or gone."""

@@ -196,9 +196,18 @@ class ReviveService:
         if not self._keys.isdisjoint(queues):
             self._task.wake()
 
-    def wake(self) -> None:
-        """Read the clock again."""
+    def clock_set(self) -> None:
+        """Read the clock again, which a test moved."""
+        now_ms = self._clock.wall_ms()
+        for queue in self._queues.values():
+            queue.set_ms = now_ms
         self._task.wake()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a check point is due and not decided yet, or records are not read."""
+        next_ms = min((each.next_due_ms() for each in self._queues.values()), default=math.inf)
+        return self._task.is_busy or next_ms <= self._clock.wall_ms()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Revive until cancelled."""

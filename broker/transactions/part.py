@@ -57,6 +57,10 @@ class Transactions(Part):
         """See `Part`."""
         self.service.wake()
 
+    def owes(self) -> bool:
+        """See `Part`."""
+        return self.service.is_busy
+
     def note_progress(self) -> None:
         """See `Part`."""
         if not self._store.is_slave:

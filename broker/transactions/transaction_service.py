@@ -150,6 +150,11 @@ class TransactionService:
         """Read the clock again."""
         self._task.wake()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is due and not done yet, as `DueTask.is_busy`."""
+        return self._task.is_busy
+
     # ---- in a turn -----------------------------------------------------------------------
 
     def put_half(self, queue_offset: int, properties: bytes) -> None:

@@ -47,7 +47,14 @@ class DueTask:
         self._retry_s = retry_s
         self._failing = failing
         self._changed = trio.Event()
+        self._is_running = self._is_waiting = False
         self._failures = FailureLog(logger)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `work` is to be called again now; False before `run`, and after a failure until
+        the pause is over."""
+        return self._is_running and (not self._is_waiting or self._changed.is_set())
 
     def wake(self) -> None:
         """Call `work` now: something may be due earlier than it returned."""
@@ -56,6 +63,7 @@ class DueTask:
     async def run(self) -> None:
         """Work until cancelled."""
         logged, pause_s = "", self._retry_s
+        self._is_running = True
         while True:
             try:
                 left_s = self._work()
@@ -74,8 +82,10 @@ class DueTask:
                 # Other tasks get their turn between two slices.
                 await trio.lowlevel.checkpoint()
                 continue
+            self._is_waiting = True
             with trio.move_on_after(_pause_s(left_s)):
                 await self._changed.wait()
+            self._is_waiting = False
             self._changed = trio.Event()
 
 

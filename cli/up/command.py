@@ -84,20 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     process.log_to_stderr(options.log_level, options.log_format, configured.warnings)
     if shape is not None:
         return _serve_cluster(options, configured, shape)
-    is_saved = options.config_file and not options.memory
-    control = None
-    if options.test_clock:
-        if not options.memory:
-            test_clock.mark(Path(options.home), configured.store)
-        from .control import Control
-
-        control = Control(options.control_port or 0, in_memory=options.memory)
-    up = Up(
-        configured.namesrv, configured.broker, configured.store, configured.tls,
-        as_json=options.json, home=options.home, in_memory=options.memory,
-        config_path=str(Path(options.config_file).absolute()) if is_saved else "",
-        console=_console(options, configured), control=control, ready_file=options.ready_file,
-    )  # fmt: skip
+    up = new_up(options, configured)
     return process.serve(
         up.run,
         program=PROGRAM.name,
@@ -105,6 +92,23 @@ def _run(options: argparse.Namespace) -> int:
         with_parent=options.exit_with_parent,
         report=_report,
     )
+
+
+def new_up(options: argparse.Namespace, configured: Configured) -> Up:
+    """The servers of one process, from their flags and configurations."""
+    control = None
+    if options.test_clock:
+        from .control import Control
+
+        folders = test_clock.folders(Path(options.home), configured.store)
+        control = Control(options.control_port or 0, () if options.memory else folders)
+    is_saved = options.config_file and not options.memory
+    return Up(
+        configured.namesrv, configured.broker, configured.store, configured.tls,
+        as_json=options.json, home=options.home, in_memory=options.memory,
+        config_path=str(Path(options.config_file).absolute()) if is_saved else "",
+        console=_console(options, configured), control=control, ready_file=options.ready_file,
+    )  # fmt: skip
 
 
 def _console(options: argparse.Namespace, configured: Configured) -> ConsoleChild | None:

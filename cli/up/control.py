@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -12,6 +14,7 @@ from ...testing.clock import TravelClock
 from ...testing.control.server import ControlServer, open_control_listener
 from ...testing.disks import EmbeddedDisk, EmbeddedFolderDisk, EmbeddedMemoryDisk
 from ...testing.driving import Driver
+from .test_clock import mark
 
 if TYPE_CHECKING:
     from ...broker.controller import BrokerController
@@ -27,22 +30,26 @@ class Control:
 
     Args:
       port: on loopback; 0: any free one.
-      in_memory: the disk is in memory.
+      folders: of the data, which are marked as those of such a run; empty: it is in memory.
 
     Attributes:
       url: where it serves, `http://127.0.0.1:PORT`; "" before that.
     """
 
-    def __init__(self, port: int, *, in_memory: bool) -> None:
+    def __init__(self, port: int, folders: Sequence[Path]) -> None:
         self.url = ""
         self._port = port
-        self._in_memory = in_memory
+        self._folders = folders
         self._clock = TravelClock()
         self._driver: Driver | None = None
 
     def drive(self, turn: Turn) -> tuple[TravelClock, EmbeddedDisk]:
-        """The clock and the disk for the servers whose turn this is."""
-        disk: EmbeddedDisk = EmbeddedMemoryDisk() if self._in_memory else EmbeddedFolderDisk()
+        """The clock and the disk for the servers whose turn this is.
+
+        Raises: OSError: a folder cannot be marked.
+        """
+        mark(self._folders)
+        disk: EmbeddedDisk = EmbeddedFolderDisk() if self._folders else EmbeddedMemoryDisk()
         self._driver = Driver(self._clock, disk, turn, lambda function: function())
         return self._clock, disk
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -47,14 +47,14 @@ def check(options: argparse.Namespace, home: Path, store: MessageStoreConfig) ->
     if not options.test_clock:
         if options.control_port is not None:
             raise ConfigError("--control-port is for tests: add --test-clock")
-        marked = [folder for folder in _folders(home, store) if (folder / MARKER).exists()]
+        marked = [folder for folder in folders(home, store) if (folder / MARKER).exists()]
         if marked:
             raise ConfigError(
                 f"{marked[0]} is of a run with --test-clock, whose times are not real: add "
                 "--test-clock, or give another folder"
             )
         return
-    for folder in _folders(home, store):
+    for folder in folders(home, store):
         if not (folder / MARKER).exists() and folder.is_dir() and any(folder.iterdir()):
             raise ConfigError(
                 f"--test-clock: {folder} has files that no run with --test-clock made, and "
@@ -63,16 +63,14 @@ def check(options: argparse.Namespace, home: Path, store: MessageStoreConfig) ->
             )
 
 
-def mark(home: Path, store: MessageStoreConfig) -> None:
-    """Write the marker into the folders of a run with a test clock.
-
-    Raises: OSError: one cannot be written.
-    """
-    for folder in _folders(home, store):
+def mark(made: Iterable[Path]) -> None:
+    """Write the marker into folders of a run with a test clock. Raises: OSError."""
+    for folder in made:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).write_text(_MARKER_TEXT, encoding="ascii")
 
 
-def _folders(home: Path, store: MessageStoreConfig) -> list[Path]:
+def folders(home: Path, store: MessageStoreConfig) -> list[Path]:
+    """The data folders of a run."""
     given = (store.store_path_root_dir, store.store_path_commit_log)
     return list(dict.fromkeys([home, *(Path(each) for each in given if each)]))

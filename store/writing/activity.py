@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from ..retention.cleaning_requests import CleaningRequests
+from ..retention.cleaning_requests import CleaningRequests, Rounds
 
 
 class Activity:
@@ -16,14 +16,16 @@ class Activity:
 
     Attributes:
       cleaning: an operator's requests to the retention service.
+      checkpoints: the rounds of the checkpoint service.
       listeners: called within the commit or after the fsync, before its messages are visible; they
         must be quick and must not raise.
     """
 
-    __slots__ = ("_event", "cleaning", "listeners")
+    __slots__ = ("_event", "checkpoints", "cleaning", "listeners")
 
     def __init__(self) -> None:
         self._event = trio.Event()
+        self.checkpoints = Rounds()
         self.cleaning = CleaningRequests()
         self.listeners: list[Callable[[], None]] = []
 

@@ -1,8 +1,8 @@
 """ControlServer: serves the requests of the control port on a loopback socket.
 
-Requests that change something are served one after the other, so that an answer describes what its
-own request did. The port has no accounts: it listens to this machine only, and refuses the pages of
-a browser, whose requests have an `Origin`.
+The clock is moved by one request after the other, so that an answer describes what its own request
+did. Faults and the disk can be changed meanwhile. The port has no accounts: it listens to this
+machine only, and refuses the pages of a browser, whose requests have an `Origin`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class ControlServer:
         self._driver = driver
         self._addresses = addresses
         self._faults = FaultList(driver.faults)
-        # A request ends before the next one begins, so that its answer describes what it did.
         self._one_at_a_time = trio.Lock()
         self._table: dict[str, dict[str, Serve]] = {
             "/": {"GET": self._describe},
@@ -87,8 +86,7 @@ class ControlServer:
         """Serve one request."""
         try:
             serve = self._find(request)
-            async with self._one_at_a_time:
-                return _answer(200, await serve(request.body))
+            return _answer(200, await serve(request.body))
         except ControlError as error:
             return refusal(error.status, str(error))
         except EmbeddedBrokerError as error:
@@ -129,8 +127,10 @@ class ControlServer:
         return {"now_ms": clock.wall_ms(), "frozen": clock.is_frozen}
 
     async def _advance(self, body: bytes) -> Facts:
-        await self._driver.advance(read_body(body, Advance).ms)
-        return await self._time()
+        milliseconds = read_body(body, Advance).ms
+        async with self._one_at_a_time:
+            await self._driver.advance(milliseconds)
+            return await self._time()
 
     async def _freeze(self, body: bytes) -> Facts:
         read_body(body, Nothing)
@@ -143,14 +143,16 @@ class ControlServer:
         return await self._time()
 
     async def _set(self, body: bytes) -> Facts:
-        wanted_ms, now_ms = read_body(body, SetTime).now_ms, self._driver.clock.wall_ms()
-        if wanted_ms < now_ms:
-            text = f"now_ms={wanted_ms} is {now_ms - wanted_ms} ms ago: time cannot go back"
-            raise ControlError(409, text)
-        if wanted_ms - now_ms > ADVANCE_MS_MAX:
-            raise ControlError(400, f"now_ms={wanted_ms} is more than ten years ahead")
-        await self._driver.advance(wanted_ms - now_ms)
-        return await self._time()
+        wanted_ms = read_body(body, SetTime).now_ms
+        async with self._one_at_a_time:
+            now_ms = self._driver.clock.wall_ms()
+            if wanted_ms < now_ms:
+                text = f"now_ms={wanted_ms} is {now_ms - wanted_ms} ms ago: time cannot go back"
+                raise ControlError(409, text)
+            if wanted_ms - now_ms > ADVANCE_MS_MAX:
+                raise ControlError(400, f"now_ms={wanted_ms} is more than ten years ahead")
+            await self._driver.advance(wanted_ms - now_ms)
+            return await self._time()
 
     # ---- faults --------------------------------------------------------------------------
 
