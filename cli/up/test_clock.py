@@ -8,7 +8,6 @@ folders with data are refused, and so is a usual start on a marked folder.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +31,8 @@ def folder_of(options: argparse.Namespace) -> Iterator[None]:
     if not options.test_clock or options.memory or options.home:
         yield
         return
+    import tempfile  # for such runs only: a start waits for its imports
+
     with tempfile.TemporaryDirectory(
         prefix="trocket-test-clock-", ignore_cleanup_errors=True
     ) as home:
