@@ -1,0 +1,3 @@
+module trocket.testkits/trockettest
+
+go 1.19
