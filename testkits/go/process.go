@@ -56,6 +56,7 @@ type ready struct {
 	Namesrv string `json:"namesrv"`
 	Broker  string `json:"broker"`
 	Control string `json:"control"`
+	PID     int    `json:"pid"`
 }
 
 // Start starts a broker in a process of its own, on free ports and with its data in memory.
@@ -105,9 +106,9 @@ func Start(t testing.TB, options ...Option) *Broker {
 // process is a running `trocket up`.
 type process struct {
 	command *exec.Cmd
-	first   chan string   // the first line of its standard output
-	ended   chan struct{} // closed at its end; result is set before
-	result  error
+	first   chan string // the first line of its standard output
+	isReady bool
+	ended   chan struct{} // closed at its end
 	log     *tail
 }
 
@@ -138,7 +139,7 @@ func launch(name string, args []string) (*process, error) {
 			p.first <- line
 		}
 		_, _ = io.Copy(io.Discard, reader) // Wait must not be called before the end of the output
-		p.result = p.command.Wait()
+		_ = p.command.Wait()
 		close(p.ended)
 	}()
 	return p, nil
@@ -154,6 +155,7 @@ func (p *process) wait() (state ready, err error) {
 		if state.Control == "" {
 			return state, fmt.Errorf("%s has no control port: a newer trocket is needed", p.command)
 		}
+		p.isReady = true
 		return state, nil
 	case <-p.ended:
 		return state, fmt.Errorf("%s ended before it was ready (%v):\n%s",
@@ -166,22 +168,28 @@ func (p *process) wait() (state ready, err error) {
 
 // stop ends the process. That it has ended before is an error, unless it never was ready.
 func (p *process) stop() error {
+	isAsked := false
 	select {
 	case <-p.ended:
-		return nil
 	default:
-	}
-	if p.command.Process.Signal(syscall.SIGTERM) != nil { // Windows has no SIGTERM
-		_ = p.command.Process.Kill()
+		isAsked = p.command.Process.Signal(syscall.SIGTERM) == nil
+		if !isAsked { // Windows has no SIGTERM
+			_ = p.command.Process.Kill()
+			<-p.ended
+			return nil
+		}
 	}
 	select {
 	case <-p.ended:
-		return nil
 	case <-time.After(stopTimeout):
 		_ = p.command.Process.Kill()
 		<-p.ended
 		return errors.New("the broker did not end on SIGTERM and was killed")
 	}
+	if p.isReady && !(isAsked && p.command.ProcessState.Success()) {
+		return fmt.Errorf("the broker ended during the test (%v)", p.command.ProcessState)
+	}
+	return nil
 }
 
 // tail keeps the last bytes that are written to it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,12 @@ RUN_TIMEOUT_S = 90
 HURRY_S = 1
 """Too short for anything to expire."""
 SMALL_MAVEN = {"MAVEN_OPTS": " ".join(JAVA_SMALL)}
+GO_KIT = EXAMPLES.parent / "testkits" / "go"
+GO_TEST = [go_tool() or "go", "test", "-mod=readonly", "-count=1", "-v", "./..."]
+GO_TESTS = 6
+"""Tests of the example in Go."""
+GO_TIME_TRAVELS = 4
+"""Those of them that print how long they took."""
 
 EXPECTED = {
     "orders": {
@@ -97,9 +104,16 @@ def test_junit_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
 def test_go_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
     if go_tool() is None and os.environ.get("CI") != "true":
         pytest.skip("no go in PATH")
-    command = [go_tool() or "go", "test", "-mod=readonly", "-count=1", "-v", "./..."]
-    output = run_tests("tests_in_go", command, GO_ENVIRONMENT, tmp_path)
-    assert output.count("--- PASS: TestAnOrder") == 2
+    output = run_in(EXAMPLES / "tests_in_go", GO_TEST, GO_ENVIRONMENT, tmp_path)
+    assert output.count("--- PASS: ") == GO_TESTS
+    assert len(re.findall(r"\d+\.\d\d s of real time", output)) == GO_TIME_TRAVELS
+
+
+def test_the_go_kit_starts_commands_and_ends_brokers(tmp_path: Path) -> None:
+    if go_tool() is None and os.environ.get("CI") != "true":
+        pytest.skip("no go in PATH")
+    output = run_in(GO_KIT, GO_TEST, GO_ENVIRONMENT, tmp_path)
+    assert "--- PASS: TestABrokerEndsWithAKilledTest" in output
 
 
 def run_tests(
@@ -108,6 +122,15 @@ def run_tests(
     """What the tests of a copy of an example print; they pass."""
     project = folder / example
     shutil.copytree(EXAMPLES / example, project, ignore=shutil.ignore_patterns("target"))
+    return run_in(project, command, environment, folder)
+
+
+def run_in(project: Path, command: list[str], environment: Mapping[str, str], folder: Path) -> str:
+    """What the tests of a project print; they pass.
+
+    Args:
+      folder: for the program `trocket`.
+    """
     trocket = folder / "trocket"
     trocket.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m trocket.cli.main "$@"\n')
     trocket.chmod(0o755)
