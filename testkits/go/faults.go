@@ -10,75 +10,98 @@ import (
 type Kind string
 
 const (
-	// Drop has the request processed, but its answer is never sent.
+	// Drop has the request processed, but its answer is not sent: was it stored or not?
 	Drop Kind = "drop"
-	// Delay sends the answer later, by Fault.Delay of real time.
+	// Swallow neither processes nor answers the request.
+	Swallow Kind = "swallow"
+	// Delay has the request processed and answered later, by Fault.Delay.
 	Delay Kind = "delay"
-	// Duplicate sends the answer twice.
+	// Duplicate has the request processed once and answered twice.
 	Duplicate Kind = "duplicate"
 	// Answer refuses the request with Fault.AnswerCode and Fault.Remark; it is not processed.
 	Answer Kind = "answer"
 	// Disconnect closes the connection of the request.
 	Disconnect Kind = "disconnect"
-	// Hang neither processes nor answers the request.
+	// Hang has the request processed and answered when the fault is cleared, as by a server that
+	// hangs; the connection stays open.
 	Hang Kind = "hang"
 )
 
-// Fault is what happens to the next requests with a code.
+// Always is the Times of a Fault that affects all requests until ClearFaults.
+const Always = -1
+
+// Fault is what happens to the next requests with a code. Requests of the remoting protocol have
+// codes; those of clients that speak gRPC are not affected.
 type Fault struct {
 	Kind Kind
 	// Code of the requests, such as 310 (SEND_MESSAGE_V2) or 11 (PULL_MESSAGE); 0: any.
 	Code int
-	// Times is the number of requests that are affected; 0 counts as 1.
+	// Times is the number of requests that are affected: 0 counts as 1; or Always.
 	Times int
-	// Delay is for the kind Delay, in real time.
+	// AtNamesrv has it affect the name server in place of the broker.
+	AtNamesrv bool
+	// Delay is for the kind Delay, 0 to 10 minutes of real time.
 	Delay time.Duration
-	// AnswerCode and Remark are for the kind Answer.
+	// AnswerCode and Remark are for the kind Answer: 0 and "" are SYSTEM_BUSY and a usual text.
 	AnswerCode int
 	Remark     string
 }
 
-// FaultState is a Fault that was given to the broker.
-type FaultState struct {
-	ID        int  `json:"id"`
-	Kind      Kind `json:"kind"`
-	Code      int  `json:"code"`
-	TimesLeft int  `json:"times_left"`
-	// Hits is the number of requests that it has affected.
-	Hits int `json:"hits"`
+func (f Fault) body() map[string]any {
+	body := map[string]any{"kind": f.Kind}
+	if f.Code != 0 {
+		body["code"] = f.Code
+	}
+	if f.Times == Always {
+		body["times"] = nil
+	} else if f.Times != 0 {
+		body["times"] = f.Times
+	}
+	if f.AtNamesrv {
+		body["server"] = "namesrv"
+	}
+	if f.Kind == Delay || f.Delay != 0 {
+		body["delay_ms"] = f.Delay.Milliseconds()
+	}
+	if f.AnswerCode != 0 {
+		body["answer_code"] = f.AnswerCode
+	}
+	if f.Remark != "" {
+		body["remark"] = f.Remark
+	}
+	return body
 }
 
-type faultBody struct {
-	Kind       Kind   `json:"kind"`
-	Code       int    `json:"code,omitempty"`
-	Times      int    `json:"times,omitempty"`
-	DelayMs    int64  `json:"delay_ms,omitempty"`
-	AnswerCode int    `json:"answer_code,omitempty"`
-	Remark     string `json:"remark,omitempty"`
-}
-
-// Fault has the broker misbehave, from the next request on. Its result is the fault's ID.
+// Fault has the broker misbehave, from the next request on. Its result is for Hits and ClearFaults.
 func (b *Broker) Fault(fault Fault) int {
 	b.t.Helper()
-	var made FaultState
-	b.request(http.MethodPost, "/faults", faultBody{
-		Kind: fault.Kind, Code: fault.Code, Times: fault.Times, DelayMs: fault.Delay.Milliseconds(),
-		AnswerCode: fault.AnswerCode, Remark: fault.Remark,
-	}, &made)
+	var made struct {
+		ID int `json:"id"`
+	}
+	b.request(http.MethodPost, "/faults", fault.body(), &made)
 	return made.ID
 }
 
-// Faults are the broker's faults, also those that are used up.
-func (b *Broker) Faults() []FaultState {
+// Hits is the number of requests that a fault has affected; it may be used up, but not cleared.
+func (b *Broker) Hits(id int) int {
 	b.t.Helper()
 	var all struct {
-		Faults []FaultState `json:"faults"`
+		Faults []struct {
+			ID   int `json:"id"`
+			Hits int `json:"hits"`
+		} `json:"faults"`
 	}
 	b.request(http.MethodGet, "/faults", nil, &all)
-	return all.Faults
+	for _, fault := range all.Faults {
+		if fault.ID == id {
+			return fault.Hits
+		}
+	}
+	b.t.Fatalf("trockettest: there is no fault %d", id)
+	return 0
 }
 
-// ClearFaults ends the faults with these IDs; without one, all.
+// ClearFaults ends the faults with these IDs; without one, all. The disk stays as it is.
 func (b *Broker) ClearFaults(ids ...int) {
 	b.t.Helper()
 	if len(ids) == 0 {
@@ -93,13 +116,14 @@ func (b *Broker) ClearFaults(ids ...int) {
 type Disk struct {
 	// Full has sends refused, as on a full disk.
 	Full bool
-	// FailingFsync has every fsync fail.
+	// FailingFsync has each fsync of the commit log fail; the store becomes read-only.
 	FailingFsync bool
-	// Slow is what each write takes longer, 0 to 60 s of real time.
+	// Slow is how long each fsync of the commit log takes, 0 to 60 s of real time. Only a
+	// broker that was started with OnDisk can be slow.
 	Slow time.Duration
 }
 
-// Disk sets all three properties of the broker's disk.
+// Disk sets all properties of the broker's disk.
 func (b *Broker) Disk(disk Disk) {
 	b.t.Helper()
 	b.request(http.MethodPost, "/disk", map[string]any{

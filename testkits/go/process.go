@@ -30,6 +30,7 @@ type settings struct {
 	command string
 	config  []string
 	args    []string
+	onDisk  bool
 }
 
 // Option is a setting of the broker that Start starts.
@@ -46,6 +47,12 @@ func Config(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }
 
+// OnDisk has the data in a temporary folder, which is deleted at the end, in place of memory: a disk
+// that is slow needs files.
+func OnDisk() Option {
+	return func(s *settings) { s.onDisk = true }
+}
+
 // Args are further arguments of `trocket up`, such as "--log-level", "info".
 func Args(args ...string) Option {
 	return func(s *settings) { s.args = append(s.args, args...) }
@@ -59,7 +66,7 @@ type ready struct {
 	PID     int    `json:"pid"`
 }
 
-// Start starts a broker in a process of its own, on free ports and with its data in memory.
+// Start starts a broker in a process of its own, on free ports, with its data in memory.
 //
 // It ends with the test, and also when the process of the test ends without that, for instance
 // because it was killed. When the test has failed by then, the test's log gets what the broker
@@ -73,8 +80,11 @@ func Start(t testing.TB, options ...Option) *Broker {
 	if chosen.command == "" {
 		chosen.command = "trocket"
 	}
-	args := []string{"up", "--test-clock", "--memory", "--json", "--exit-with-parent",
+	args := []string{"up", "--test-clock", "--json", "--exit-with-parent",
 		"--namesrv-port", "0", "--broker-port", "0", "--metrics-port", "0"}
+	if !chosen.onDisk {
+		args = append(args, "--memory")
+	}
 	if len(chosen.config) > 0 {
 		file := filepath.Join(t.TempDir(), "broker.conf")
 		if err := os.WriteFile(file, []byte(strings.Join(chosen.config, "\n")+"\n"), 0o600); err != nil {
