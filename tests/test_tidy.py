@@ -511,7 +511,7 @@ def words_by_file() -> dict[str, list[str]]:
     """The lines with a banned word, and module docstrings that begin with a question word."""
     found: dict[str, list[str]] = {}
     paths = [ROOT / "README.md", *ROOT.glob("*.py")]
-    for folder in (*PACKAGES, "docs", "examples"):
+    for folder in (*PACKAGES, "docs", "examples", "testkits"):
         paths += sorted((ROOT / folder).rglob("*"))
     for path in paths:
         if path.suffix not in WORD_SUFFIXES or name(path) in GENERATED:

@@ -66,7 +66,7 @@ type ready struct {
 	PID     int    `json:"pid"`
 }
 
-// Start starts a broker in a process of its own, on free ports, with its data in memory.
+// Start starts a broker as a child process, on free ports, with its data in memory.
 //
 // It ends with the test, and also when the process of the test ends without that, for instance
 // because it was killed. When the test has failed by then, the test's log gets what the broker

@@ -139,7 +139,7 @@ func TestTimeIsCommanded(t *testing.T) {
 	}
 }
 
-// The test that is killed runs in a process of its own, which is this program once more.
+// The test that is killed runs in another process, which is this program once more.
 func TestABrokerEndsWithAKilledTest(t *testing.T) {
 	const variable = "TROCKETTEST_IS_KILLED"
 	if os.Getenv(variable) != "" {
