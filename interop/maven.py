@@ -1,7 +1,7 @@
 """The official jars, fetched by Maven, and our Java sources compiled against them.
 
 Jars lie in `VERSION/SET` of the cache folder; a set is a profile of the pom: client, server,
-filtersrv, acl, tools, example, proxy or grpc. Folders are filled under a temporary name and
+filtersrv, acl, tools, example, proxy, grpc or junit. Folders are filled under a temporary name and
 renamed, so a folder under its final name is complete.
 """
 
@@ -60,7 +60,7 @@ def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Pat
       version: a RocketMQ version on Maven Central, such as "5.5.0"; of "grpc", that of
         rocketmq-client-java.
       jar_set: "client", "server", "filtersrv" (4.2.0), "acl" (4.4 to 5.3.2), "tools",
-        "example", "proxy" (from 5.0) or "grpc".
+        "example", "proxy" (from 5.0), "grpc", or "junit", which is the same for each version.
     Raises: PeerError: Maven failed (the message has its last lines).
     """
     folder = cache / version / jar_set

@@ -22,12 +22,13 @@ import pytest
 
 from trocket.interop.cache import CACHE_FOLDER
 from trocket.interop.go_program import GO_ENVIRONMENT, go_tool
-from trocket.interop.maven import JAVA_SMALL
+from trocket.interop.maven import JAVA_SMALL, compile_sources
 from trocket.interop.peer import Cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+JAVA_KIT = EXAMPLES.parent / "testkits" / "java"
 JAVA_VERSIONS = ("5.5.0", "4.9.7")
 BUILD_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 90
@@ -40,6 +41,21 @@ GO_TESTS = 6
 """Tests of the example in Go."""
 GO_TIME_TRAVELS = 4
 """Those of them that print how long they took."""
+
+TIME_TRAVELS = 4
+"""Tests of the example in Java that print how long they took."""
+JUNIT_TESTS = 14
+"""Tests of the kit for Java and of the example that uses it."""
+KIT_AND_TESTS = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>trocket.examples</groupId>
+  <artifactId>kit-and-tests</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <modules><module>kit</module><module>tests_in_java</module></modules>
+</project>
+"""
 
 EXPECTED = {
     "orders": {
@@ -95,10 +111,29 @@ def test_stock_trading_holds_with_each_client_at_the_same_time(
         assert any(text.startswith("orders_expired must be") for text in document["failures"])
 
 
+def test_junit_tests_that_command_a_broker_pass(tmp_path: Path) -> None:
+    projects = (JAVA_KIT, EXAMPLES / "tests_in_java")
+    sources = sorted(path for project in projects for path in project.glob("src/**/*.java"))
+    class_path = compile_sources(JAVA_VERSIONS[0], sources, jar_sets=["client", "junit"])
+    classes = class_path.partition(os.pathsep)[0]
+    command = ["java", *JAVA_SMALL, f"-Duser.home={tmp_path}", "-cp", class_path]
+    command += ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
+    command += [f"--scan-class-path={classes}", "--details=tree", "--disable-ansi-colors"]
+    output = run_tests("tests_in_java", command, {}, tmp_path)
+    assert f"{JUNIT_TESTS} tests successful" in output
+    assert len(re.findall(r"^an?\w+\(\) \d+\.\d\d s$", output, re.MULTILINE)) == TIME_TRAVELS
+
+
 @pytest.mark.matrix  # Maven's plugins take a minute
-def test_junit_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
-    output = run_tests("tests_in_java", ["mvn", "-B", "test"], SMALL_MAVEN, tmp_path)
-    assert "Tests run: 2, Failures: 0, Errors: 0, Skipped: 0" in output
+def test_junit_tests_pass_as_projects_of_maven(tmp_path: Path) -> None:
+    shutil.copytree(JAVA_KIT, tmp_path / "kit", ignore=shutil.ignore_patterns("target"))
+    (tmp_path / "pom.xml").write_text(KIT_AND_TESTS, encoding="utf-8")
+    command = ["mvn", "-B", "-f", "../pom.xml", "test"]
+    output = run_tests("tests_in_java", command, SMALL_MAVEN, tmp_path)
+    counts = re.findall(
+        r"^\[INFO\] Tests run: (\d+), Failures: 0, Errors: 0, Skipped: 0$", output, re.MULTILINE
+    )
+    assert sum(map(int, counts)) == JUNIT_TESTS, output
 
 
 def test_go_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:

@@ -1,0 +1,181 @@
+package trocket.junit;
+
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A RocketMQ name server and broker whose time a test commands, in a process on this machine.
+ *
+ * <p>It is {@code trocket up --test-clock}: any RocketMQ client can use it. Its time is the
+ * machine's until it is advanced. A client has the machine's time always, so count moments that
+ * you give to the broker from {@link #now()}.
+ *
+ * <p>Every method that talks to the broker throws {@link BrokerException} if the broker has ended
+ * (with the end of its log) or refuses a command. Threads may share a broker.
+ */
+public final class Broker implements AutoCloseable {
+    /** Due messages of an hour are delivered in milliseconds; a busy machine may need long. */
+    private static final Duration ANSWER_LIMIT = Duration.ofSeconds(60);
+
+    private final TrocketProcess process;
+    private volatile boolean hasFaults;
+    private final HttpClient http = HttpClient.newBuilder()
+        .version(HttpClient.Version.HTTP_1_1).proxy(HttpClient.Builder.NO_PROXY).build();
+
+    private Broker(TrocketProcess process) {
+        this.process = process;
+    }
+
+    /**
+     * Start a broker in memory, on free ports; it takes about a second.
+     *
+     * @param config lines of a broker.conf, such as {@code "enablePropertyFilter=true"}
+     * @throws BrokerException the command {@code trocket} was not found, or the broker did not
+     *     start; the text has its log
+     */
+    public static Broker start(String... config) {
+        String command = System.getenv().getOrDefault(TrocketProcess.VARIABLE, "trocket");
+        return new Broker(TrocketProcess.start(command, List.of(config)));
+    }
+
+    /** {@code host:port} of the name server, for {@code setNamesrvAddr}. */
+    public String namesrvAddr() {
+        return process.fact("namesrv");
+    }
+
+    /** {@code host:port} of the broker itself. */
+    public String brokerAddr() {
+        return process.fact("broker");
+    }
+
+    /** The broker's time. */
+    public Instant now() {
+        return time("GET", "/time", Map.of());
+    }
+
+    /**
+     * Have time pass at once. When this returns, what became due is in its queues: delayed
+     * messages, retries, messages whose invisible time is over. Open transactions are asked about
+     * once for each call.
+     *
+     * @param by 0 to ten years, in whole milliseconds
+     * @return the broker's time
+     */
+    public Instant advance(Duration by) {
+        return time("POST", "/advance", Map.of("ms", by.toMillis()));
+    }
+
+    /** Advance to a moment, which must not be earlier than {@link #now()}. */
+    public Instant set(Instant to) {
+        return time("POST", "/set", Map.of("now_ms", to.toEpochMilli()));
+    }
+
+    /** Have the broker's time stand still; {@link #advance} and {@link #set} still move it. */
+    public Instant freeze() {
+        return time("POST", "/freeze", Map.of());
+    }
+
+    /** Have it go on from where it stands. */
+    public Instant unfreeze() {
+        return time("POST", "/unfreeze", Map.of());
+    }
+
+    /** Have the next requests of a code fail; returns the number of the fault. */
+    public int fault(Fault fault) {
+        hasFaults = true;
+        return number(ask("POST", "/faults", fault.facts()), "id");
+    }
+
+    /** How many requests a fault has affected. */
+    public int hits(int fault) {
+        for (Object each : (List<?>) ask("GET", "/faults", Map.of()).get("faults")) {
+            if (each instanceof Map<?, ?> facts && number(facts, "id") == fault) {
+                return number(facts, "hits");
+            }
+        }
+        throw new BrokerException("there is no fault " + fault + ": it was cleared");
+    }
+
+    /** Remove a fault. */
+    public void clearFault(int fault) {
+        ask("DELETE", "/faults/" + fault, Map.of());
+    }
+
+    /** Remove all faults, also those of the disk. */
+    public void clearFaults() {
+        if (hasFaults) {
+            ask("DELETE", "/faults", Map.of());
+            disk(Map.of("full", false, "failing_fsync", false, "slow_ms", 0));
+            hasFaults = false;
+        }
+    }
+
+    /** Whether the disk has no room: the broker refuses sends until it has. */
+    public void diskFull(boolean isFull) {
+        disk(Map.of("full", isFull));
+    }
+
+    /** Whether the disk cannot make data durable; the next fsync has the store read-only. */
+    public void diskFailingFsync(boolean isFailing) {
+        disk(Map.of("failing_fsync", isFailing));
+    }
+
+    /** How long the disk takes in addition, in real time: 0 to 60 s. */
+    public void diskSlow(Duration by) {
+        disk(Map.of("slow_ms", by.toMillis()));
+    }
+
+    /** The last lines that the broker logged: warnings and errors. */
+    public String log() {
+        return process.log();
+    }
+
+    /** End the broker; its messages are gone. */
+    @Override
+    public void close() {
+        process.close();
+    }
+
+    private void disk(Map<String, Object> state) {
+        hasFaults = true;
+        ask("POST", "/disk", state);
+    }
+
+    private Instant time(String method, String path, Map<String, Object> body) {
+        return Instant.ofEpochMilli((Long) ask(method, path, body).get("now_ms"));
+    }
+
+    private static int number(Map<?, ?> facts, String key) {
+        return ((Long) facts.get(key)).intValue();
+    }
+
+    @SuppressWarnings("unchecked")
+    private Map<String, Object> ask(String method, String path, Map<String, Object> body) {
+        HttpRequest.BodyPublisher bytes = body.isEmpty() ? HttpRequest.BodyPublishers.noBody()
+            : HttpRequest.BodyPublishers.ofString(Json.write(body));
+        HttpRequest request = HttpRequest.newBuilder(URI.create(process.fact("control") + path))
+            .method(method, bytes).timeout(ANSWER_LIMIT).build();
+        HttpResponse<String> response;
+        try {
+            response = http.send(request, HttpResponse.BodyHandlers.ofString());
+        } catch (IOException e) {
+            throw new BrokerException(method + " " + path + ": " + process.whyNoAnswer(e), e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new BrokerException(method + " " + path + " was interrupted", e);
+        }
+        Map<String, Object> answer = (Map<String, Object>) Json.read(response.body());
+        if (response.statusCode() != 200) {
+            throw new BrokerException(method + " " + path + " was refused with "
+                + response.statusCode() + ": " + answer.get("error"));
+        }
+        return answer;
+    }
+}

@@ -1,0 +1,108 @@
+package trocket.junit;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+
+@RocketMQ
+class BrokerTest {
+    private static final String COMMAND =
+        System.getenv().getOrDefault(TrocketProcess.VARIABLE, "trocket");
+    private final Broker broker;
+
+    BrokerTest(Broker broker) {
+        this.broker = broker;
+    }
+
+    @Test
+    void timePassesAsTheTestSays() {
+        Instant start = broker.freeze();
+        assertEquals(start, broker.now());
+        assertEquals(start.plus(Duration.ofHours(2)), broker.advance(Duration.ofHours(2)));
+        Instant tomorrow = start.plus(Duration.ofDays(1));
+        assertEquals(tomorrow, broker.set(tomorrow));
+        BrokerException refused =
+            assertThrows(BrokerException.class, () -> broker.set(tomorrow.minusMillis(1)));
+        assertTrue(refused.getMessage().contains("409"), refused.getMessage());
+        assertFalse(broker.unfreeze().isBefore(tomorrow));
+    }
+
+    @Test
+    void aMethodGetsTheBrokerOfItsClass(Broker same) {
+        assertEquals(broker, same);
+    }
+
+    @Nested
+    class Inside {
+        @Test
+        void aNestedClassHasTheSame(Broker same) {
+            assertEquals(broker, same);
+        }
+    }
+
+    @Nested
+    @RocketMQ(per = RocketMQ.Per.METHOD, config = "brokerName=alone")
+    class PerMethod {
+        private Broker own;
+
+        @BeforeEach
+        void take(Broker broker) {
+            own = broker;
+        }
+
+        @Test
+        void aTestHasABrokerForItself(Broker same) {
+            assertEquals(own, same);
+            assertNotEquals(BrokerTest.this.broker, own);
+        }
+    }
+
+    @Test
+    void aCommandThatIsMissingIsNamed() {
+        BrokerException error = assertThrows(BrokerException.class,
+            () -> TrocketProcess.start("/no/such/trocket", List.of()));
+        assertTrue(error.getMessage().contains("cannot run /no/such/trocket"));
+        assertTrue(error.getMessage().contains("TROCKET"));
+    }
+
+    @Test
+    void aStartThatFailsSaysWhy() {
+        BrokerException error = assertThrows(BrokerException.class,
+            () -> TrocketProcess.start(COMMAND, List.of("brokerNmae=a")));
+        assertTrue(error.getMessage().contains("exit status 2"), error.getMessage());
+        assertTrue(error.getMessage().contains("brokerName"), error.getMessage());
+    }
+
+    @Test
+    void aBrokerThatIsGoneIsNamed() {
+        Broker gone = Broker.start();
+        gone.close();
+        BrokerException error = assertThrows(BrokerException.class, gone::now);
+        assertTrue(error.getMessage().contains("trocket is gone: exit status 0"),
+            error.getMessage());
+    }
+
+    @Test
+    void jsonIsReadAndWritten() {
+        String text = "{\"a\": [1, -2.5, {\"b\": null}], \"c\": \"\\\"\\u00e9\\n\", \"d\": true}";
+        Map<?, ?> read = (Map<?, ?>) Json.read(text);
+        assertEquals(1L, ((List<?>) read.get("a")).get(0));
+        assertEquals(-2.5, ((List<?>) read.get("a")).get(1));
+        assertEquals("\"\u00e9\n", read.get("c"));
+        assertEquals(true, read.get("d"));
+        assertEquals("{\"c\": \"\\u0022\\u00e9\\u000a\"}", Json.write(Map.of("c", "\"\u00e9\n")));
+        for (String wrong : List.of("", "{", "{} x", "{\"a\" 1}", "[1")) {
+            assertThrows(IllegalArgumentException.class, () -> Json.read(wrong));
+        }
+    }
+}
