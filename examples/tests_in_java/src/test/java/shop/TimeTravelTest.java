@@ -62,7 +62,7 @@ class TimeTravelTest {
 
     @AfterEach
     void close(TestInfo test) {
-        System.out.printf("%s %.2f s%n", test.getDisplayName(),
+        System.out.printf("%s: %.2f s of real time%n", test.getDisplayName(),
             (System.nanoTime() - startNs) / 1e9);
         ends.forEach(Runnable::run);
     }

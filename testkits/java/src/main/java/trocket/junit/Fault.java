@@ -5,13 +5,17 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * What shall go wrong with the next requests of a code, for {@link Broker#fault}.
+ * What goes wrong with the next request of a code, for {@link Broker#fault}.
  *
- * <p>Codes are those of {@code org.apache.rocketmq.remoting.protocol.RequestCode}: a send of the
- * Java client is {@code SEND_MESSAGE_V2}, 310. A fault applies to one request, unless {@link #times}
- * or {@link #always} says otherwise.
+ * <p>Codes are those of {@code org.apache.rocketmq.remoting.protocol.RequestCode}, or
+ * {@link #ANY}: a send of the Java client is {@code SEND_MESSAGE_V2}, 310. A fault affects one
+ * request of a client of the broker, unless {@link #times}, {@link #always} or {@link #atNamesrv}
+ * says otherwise.
  */
 public final class Fault {
+    /** In place of a code: requests of all codes. */
+    public static final int ANY = -1;
+
     private final Map<String, Object> facts;
 
     private Fault(Map<String, Object> facts) {
@@ -19,35 +23,41 @@ public final class Fault {
     }
 
     private static Fault of(String kind, int code) {
-        return new Fault(Map.of("kind", kind)).with("code", code).times(1);
+        Fault fault = new Fault(Map.of("kind", kind));
+        return code == ANY ? fault : fault.with("code", code);
     }
 
-    /** The request is processed, and its answer never leaves. */
+    /** The request is processed, but its answer is not sent: was the message stored or not? */
     public static Fault drop(int code) {
         return of("drop", code);
     }
 
-    /** The request is answered later, in real time; up to the limits of the control port. */
+    /** The request is neither processed nor answered. */
+    public static Fault swallow(int code) {
+        return of("swallow", code);
+    }
+
+    /** The request is processed and answered later: 0 to 10 minutes of real time. */
     public static Fault delay(int code, Duration by) {
         return of("delay", code).with("delay_ms", by.toMillis());
     }
 
-    /** The answer is sent twice. */
+    /** The request is processed once and answered twice. */
     public static Fault duplicate(int code) {
         return of("duplicate", code);
     }
 
-    /** The request is not processed: its answer has this code and remark. */
+    /** The request is refused with a code of {@code ResponseCode}; it is not processed. */
     public static Fault answer(int code, int answerCode, String remark) {
         return of("answer", code).with("answer_code", answerCode).with("remark", remark);
     }
 
-    /** The connection of the request is closed. */
+    /** The connection of the request is closed; it is not processed. */
     public static Fault disconnect(int code) {
         return of("disconnect", code);
     }
 
-    /** The request is neither processed nor answered. */
+    /** The request is processed and answered when the fault is cleared; connections stay open. */
     public static Fault hang(int code) {
         return of("hang", code);
     }
@@ -60,6 +70,11 @@ public final class Fault {
     /** The same fault for all requests until it is cleared. */
     public Fault always() {
         return with("times", null);
+    }
+
+    /** The same fault for requests to the name server. */
+    public Fault atNamesrv() {
+        return with("server", "namesrv");
     }
 
     Map<String, Object> facts() {

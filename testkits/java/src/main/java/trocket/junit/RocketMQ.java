@@ -26,7 +26,7 @@ public @interface RocketMQ {
     enum Per {
         /** All tests of the class and of its {@code @Nested} classes: one start, about a second. */
         CLASS,
-        /** Each test has a broker for itself, with its {@code @BeforeEach} and {@code @AfterEach}. */
+        /** Each test has a broker for itself, in its {@code @BeforeEach}, too. */
         METHOD
     }
 

@@ -36,8 +36,9 @@ final class RocketMQExtension implements ParameterResolver, AfterEachCallback {
             throw new ParameterResolutionException("with @RocketMQ(per = METHOD) there is a broker "
                 + "only while a test runs: take it as a parameter of @BeforeEach or of the test");
         }
-        return (isPerMethod ? context : home).getStore(BROKERS).getOrComputeIfAbsent(
-            home.getUniqueId(), key -> new Held(Broker.start(wanted.config())), Held.class).broker();
+        Store store = (isPerMethod ? context : home).getStore(BROKERS);
+        return store.getOrComputeIfAbsent(home.getUniqueId(),
+            key -> new Held(Broker.start(wanted.config())), Held.class).broker();
     }
 
     @Override
@@ -50,7 +51,7 @@ final class RocketMQExtension implements ParameterResolver, AfterEachCallback {
         if (context.getExecutionException().isPresent() && !log.isEmpty()) {
             System.err.println(context.getDisplayName() + " failed; trocket's log:\n" + log);
         }
-        held.broker().clearFaults();
+        held.broker().mend();
     }
 
     /** The context of the class with the annotation: this test's, or one around it. */

@@ -12,7 +12,6 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -32,7 +31,7 @@ final class TrocketProcess {
 
     private final Process process;
     private final Deque<String> log = new ArrayDeque<>();
-    private final CompletableFuture<Map<?, ?>> ready = new CompletableFuture<>();
+    private final CompletableFuture<String> ready = new CompletableFuture<>();
     private final Thread logReader;
 
     private TrocketProcess(Process process) {
@@ -40,7 +39,7 @@ final class TrocketProcess {
         // One line of JSON when clients are served; the end of the output if it did not start.
         read("trocket-output", process.getInputStream(), line -> {
             if (line.startsWith("{")) { // a wrapper of the command may print before it
-                ready.complete((Map<?, ?>) Json.read(line));
+                ready.complete(line);
             }
         });
         logReader = read("trocket-log", process.getErrorStream(), this::keep);
@@ -57,18 +56,17 @@ final class TrocketProcess {
         List<String> words = new ArrayList<>(List.of(
             command, "up", "--test-clock", "--memory", "--json", "--exit-with-parent",
             "--namesrv-port", "0", "--broker-port", "0", "--metrics-port", "0"));
-        Path file = null;
         try {
-            if (!config.isEmpty()) {
-                file = Files.write(Files.createTempFile("trocket", ".conf"), config);
+            Path file = Files.createTempFile("trocket", ".conf");
+            try {
+                Files.write(file, config);
                 words.addAll(List.of("-c", file.toString()));
-            }
-            TrocketProcess started = new TrocketProcess(launch(words));
-            started.awaitReady();
-            if (file != null) {
+                TrocketProcess started = new TrocketProcess(launch(words));
+                started.awaitReady();
+                return started;
+            } finally {
                 Files.delete(file);
             }
-            return started;
         } catch (IOException e) {
             throw new UncheckedIOException("the file with the broker's configuration", e);
         }
@@ -78,9 +76,9 @@ final class TrocketProcess {
         try {
             return new ProcessBuilder(words).start();
         } catch (IOException e) {
-            throw new BrokerException("cannot run " + words.get(0) + ": install trocket (pip install "
-                + "'trocket[broker]') so that its command is in PATH, or name the command by the "
-                + "environment variable " + VARIABLE, e);
+            throw new BrokerException("cannot run " + words.get(0) + ": install trocket "
+                + "(pip install 'trocket[broker]') so that its command is in PATH, or name the "
+                + "command by the environment variable " + VARIABLE, e);
         }
     }
 
@@ -93,8 +91,8 @@ final class TrocketProcess {
             throw new BrokerException("trocket did not start: " + ending(), e);
         } catch (TimeoutException e) {
             process.destroyForcibly();
-            throw new BrokerException("trocket was not ready after " + START_LIMIT_S + " s; its log:\n"
-                + log(), e);
+            throw new BrokerException("trocket was not ready after " + START_LIMIT_S
+                + " s; its log:\n" + log(), e);
         } catch (InterruptedException e) {
             process.destroyForcibly();
             Thread.currentThread().interrupt();
@@ -104,7 +102,7 @@ final class TrocketProcess {
 
     /** A fact of the line that it printed when it was ready, such as "namesrv". */
     String fact(String key) {
-        return (String) ready.join().get(key);
+        return Json.field(ready.join(), key);
     }
 
     /** The last lines that it logged. */
