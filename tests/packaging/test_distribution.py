@@ -88,7 +88,7 @@ def installed(request: pytest.FixtureRequest, install: Callable[[str], Installed
 def inside(source: Path, pattern: str) -> set[str]:
     """The files of the tree that are part of the package."""
     found = {path.relative_to(source) for path in source.rglob(pattern)}
-    outside = {"tests", "bench", "deploy", "docs", "examples", "setup.py"}
+    outside = {"tests", "testkits", "bench", "deploy", "docs", "examples", "setup.py"}
     return {path.as_posix() for path in found if path.parts[0] not in outside}
 
 
