@@ -44,7 +44,7 @@ GO_TIME_TRAVELS = 4
 
 TIME_TRAVELS = 4
 """Tests of the example in Java that print how long they took."""
-JUNIT_TESTS = 17
+JUNIT_TESTS = 22
 """Tests of the kit for Java and of the example that uses it."""
 KIT_AND_TESTS = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">

@@ -8,10 +8,12 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -19,7 +21,7 @@ import org.junit.jupiter.api.Test;
 import trocket.junit.Broker;
 import trocket.junit.RocketMQ;
 
-@RocketMQ
+@RocketMQ(config = "enablePropertyFilter=true")
 class OrdersTest {
     // Tests share the broker, so each has a topic and a group to itself.
     private final String topic = "orders-" + UUID.randomUUID();
@@ -47,7 +49,13 @@ class OrdersTest {
     }
 
     private void consume(MessageListenerConcurrently listener) throws Exception {
+        consume(MessageSelector.byTag("*"), listener);
+    }
+
+    private void consume(MessageSelector selector, MessageListenerConcurrently listener)
+        throws Exception {
         consumer = Clients.consumer(broker, group, topic);
+        consumer.subscribe(topic, selector);
         consumer.registerMessageListener(listener);
         consumer.start();
     }
@@ -78,5 +86,19 @@ class OrdersTest {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         assertTrue(Clients.next(received).getReconsumeTimes() >= 1);
+    }
+
+    @Test
+    void anOrderIsSelectedByItsPrice() throws Exception {
+        for (int price : new int[] {40, 400}) {
+            Message order = Clients.message(topic, "costs " + price);
+            order.putUserProperty("price", "" + price);
+            producer.send(order);
+        }
+        consume(MessageSelector.bySql("price > 100"), (messages, context) -> {
+            received.addAll(messages);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        assertEquals("costs 400", Clients.body(Clients.next(received)));
     }
 }

@@ -2,22 +2,32 @@ package trocket.junit;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Scanner;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.MethodOrderer;
 import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Order;
+import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestMethodOrder;
 
 @RocketMQ
 class BrokerTest {
     private static final String COMMAND =
         System.getenv().getOrDefault(TrocketProcess.VARIABLE, "trocket");
+    private static final Set<Broker> SEEN = new HashSet<>();
+    private static int faultOfAnEarlierTest;
     private final Broker broker;
 
     BrokerTest(Broker broker) {
@@ -51,7 +61,7 @@ class BrokerTest {
     }
 
     @Nested
-    @RocketMQ(per = RocketMQ.Per.METHOD, config = "brokerName=alone")
+    @RocketMQ(per = RocketMQ.Per.METHOD)
     class PerMethod {
         private Broker own;
 
@@ -60,11 +70,53 @@ class BrokerTest {
             own = broker;
         }
 
-        @Test
+        @RepeatedTest(2)
         void aTestHasABrokerForItself(Broker same) {
             assertEquals(own, same);
-            assertNotEquals(BrokerTest.this.broker, own);
+            assertTrue(SEEN.add(own));
+            assertFalse(SEEN.contains(broker));
         }
+    }
+
+    @Nested
+    @TestMethodOrder(MethodOrderer.OrderAnnotation.class)
+    class Faults {
+        @Test
+        @Order(1)
+        void aTestSetsThem() {
+            faultOfAnEarlierTest = broker.fault(Fault.hang(Fault.ANY).always());
+            broker.diskFull(true);
+            assertEquals(0, broker.hits(faultOfAnEarlierTest));
+        }
+
+        @Test
+        @Order(2)
+        void theNextOneHasNone() {
+            assertThrows(BrokerException.class, () -> broker.hits(faultOfAnEarlierTest));
+        }
+    }
+
+    /** A test run that starts a broker, prints its process id and is killed. */
+    static final class Killed {
+        public static void main(String[] words) throws InterruptedException {
+            System.out.println(TrocketProcess.start(COMMAND, List.of()).fact("pid"));
+            Thread.sleep(Long.MAX_VALUE);
+        }
+    }
+
+    @Test
+    void aBrokerEndsWithAJvmThatIsKilled() throws Exception {
+        Process run = new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx64m", "-cp",
+                System.getProperty("java.class.path"), Killed.class.getName())
+            .redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        ProcessHandle started;
+        try (Scanner output = new Scanner(run.getInputStream())) {
+            started = ProcessHandle.of(output.nextLong()).orElseThrow();
+        } finally {
+            run.destroyForcibly();
+        }
+        started.onExit().get(60, TimeUnit.SECONDS);
     }
 
     @Test
