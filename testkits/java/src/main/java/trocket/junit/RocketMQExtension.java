@@ -14,8 +14,8 @@ import org.junit.platform.commons.support.AnnotationSupport;
 final class RocketMQExtension implements ParameterResolver, AfterEachCallback {
     private static final Namespace BROKERS = Namespace.create(RocketMQExtension.class);
 
-    /** What JUnit closes when the class or the method has ended. */
-    private record Held(Broker broker) implements Store.CloseableResource {
+    /** What JUnit closes when the class or the method has ended; newer ones ask for the second. */
+    private record Held(Broker broker) implements Store.CloseableResource, AutoCloseable {
         @Override
         public void close() {
             broker.close();
