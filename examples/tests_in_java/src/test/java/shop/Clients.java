@@ -14,7 +14,7 @@ import trocket.junit.Broker;
 final class Clients {
     /** A busy machine needs some; a test waits for it only before it fails. */
     static final long PATIENCE_S = 60;
-    private static final int NOTICE_MS = 100;
+    private static final int NOTICE_MS = 20;
 
     static {
         // Read by the client when its classes are loaded: how soon a consumer takes its queues.
