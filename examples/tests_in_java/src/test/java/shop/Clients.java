@@ -14,6 +14,7 @@ import trocket.junit.Broker;
 final class Clients {
     /** A busy machine needs some; a test waits for it only before it fails. */
     static final long PATIENCE_S = 60;
+    static final String KEY = "order-1";
     private static final int NOTICE_MS = 20;
 
     static {
@@ -43,8 +44,13 @@ final class Clients {
         return consumer;
     }
 
+    /** The end of patience by {@link System#nanoTime}. */
+    static long patienceEnd() {
+        return System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
+    }
+
     static Message message(String topic, String body) {
-        return new Message(topic, "created", "order-1", body.getBytes(StandardCharsets.UTF_8));
+        return new Message(topic, "created", KEY, body.getBytes(StandardCharsets.UTF_8));
     }
 
     static String body(MessageExt message) {

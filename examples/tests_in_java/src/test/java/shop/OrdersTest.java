@@ -70,7 +70,7 @@ class OrdersTest {
         });
         MessageExt order = Clients.next(received);
         assertEquals("bread", Clients.body(order));
-        assertEquals("order-1", order.getKeys());
+        assertEquals(Clients.KEY, order.getKeys());
     }
 
     @Test
