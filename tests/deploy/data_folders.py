@@ -119,7 +119,7 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         try:
-            _, self.error = self._process.communicate(timeout=TIMEOUT_S)
+            self.error = self._process.communicate(timeout=TIMEOUT_S)[1]
         finally:
             self._process.kill()
         assert self._process.returncode == 0, self.error
@@ -221,8 +221,8 @@ def check(url: str, contents: Contents) -> None:
         assert {number: consumer.committed(each) for number, each in queues.items()} == (
             contents.committed
         )
-    found = {(each.queue_id, each.offset): each.body for each in contents.sent}
-    assert read(url, TOPIC, len(found)) == found
+    places = {(each.queue_id, each.offset): each.body for each in contents.sent}
+    assert read(url, TOPIC, len(places)) == places
     assert sorted(read(url, DELAYED, len(contents.delayed)).values()) == sorted(contents.delayed)
 
 
