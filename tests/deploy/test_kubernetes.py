@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.metrics.pages import PATHS
 
 from .files import DATA, DEPLOY, check_server_words, check_settings, documents, settings_of
@@ -165,6 +166,12 @@ def test_servers_name_pods_that_there_are() -> None:
         if "namesrvAddr" in keys:
             count = named("StatefulSet", "trocket-namesrv")["spec"]["replicas"]
             assert keys["namesrvAddr"].count(";") == count - 1
+
+
+def test_an_update_waits_until_a_new_name_server_knows_the_brokers() -> None:
+    period_ms = BrokerConfig().register_name_server_period
+    waited_s = named("StatefulSet", "trocket-namesrv")["spec"]["minReadySeconds"]
+    assert waited_s * 1000 > period_ms
 
 
 def test_the_policy_lets_in_what_servers_listen_on() -> None:
