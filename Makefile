@@ -9,6 +9,7 @@
 #   make fuzz-native  the C extension for FUZZ_SECONDS, under sanitizers (Linux, GCC or Clang)
 #   make sim     a million crash images of the store, PROGRAMS of a simulated broker, and SEEDS runs
 #                of a simulated cluster (docs/testing.md)
+#   make chaos   official clients under faults for MINUTES, with a page, build/chaos.html
 #   make bench   the rate of sends to the broker over loopback
 #   make pipeline  the demo of a Spark job: broker, data and stream (Java 17)
 #   make docs    the documentation, in site/
@@ -42,6 +43,7 @@ LOCKED := cli compression console grpc opentelemetry otlp tls
 FUZZ_SECONDS ?= 300
 PROGRAMS ?= 20000
 SEEDS ?= 50000
+MINUTES ?= 60
 # Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
 COMPILED := __init__.py native common remoting disk store namesrv controller broker client filtersrv cli
 # The tests start some hundred interpreters, and two of pytest: each would compile every module
@@ -57,7 +59,7 @@ PURE := native common remoting disk store namesrv broker client filtersrv testin
 KIT = $(shell find tests -name '*.py' ! -name 'test_*.py' ! -path tests/client/frameworks/plugins.py \
 	! -path 'tests/spark/worker_site/*')
 
-.PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim bench pipeline docs clean
+.PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim chaos bench pipeline docs clean
 .PHONY: wheel wheel-native wheel-client lock audit sbom release
 
 run: $(RUN)
@@ -100,6 +102,12 @@ sim: $(TEST)
 	$(BIN)/python -m tests.world store --images 1000000 --depth2 $(ARGS)
 	$(BIN)/python -m tests.world broker --runs $(PROGRAMS)
 	$(BIN)/python -m tests.world cluster --seeds $(SEEDS)
+
+# The page and the figures stay, and those of an earlier run are replaced.
+chaos: $(TEST)
+	@mkdir -p build
+	$(BIN)/python -m trocket.bench.chaos --minutes $(MINUTES) \
+		--json build/chaos.json --page build/chaos.html $(ARGS)
 
 bench: $(TEST)
 	$(BIN)/python -m trocket.bench.wire $(ARGS)

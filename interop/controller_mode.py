@@ -145,11 +145,19 @@ class Member:
       folder: everything of this broker.
     """
 
-    def __init__(self, name: str, kind: str, folder: Path, keys: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        folder: Path,
+        keys: Mapping[str, object],
+        command: tuple[str, ...] = COMMAND,
+    ) -> None:
         self.name = name
         self.kind = kind
         self.folder = folder
         self._keys = dict(keys)
+        self._command = command
         self._broker = self._made()
 
     def _made(self) -> LocalCluster:
@@ -157,7 +165,9 @@ class Member:
         if self.kind == APACHE:
             return ApacheCluster(VERSION, folder, broker_keys=self._keys)
         if self.kind == OURS:
-            return TrocketBroker(folder, store=folder / "store", broker_keys=self._keys)
+            return TrocketBroker(
+                folder, store=folder / "store", broker_keys=self._keys, command=self._command
+            )
         raise PeerError(f"a broker is of the kind {' or '.join(KINDS)}, not {self.kind!r}")
 
     def become(self, kind: str) -> None:
@@ -280,7 +290,7 @@ class ControllerProcess:
 
 
 class ControlledSet:
-    """A name server, controllers, and brokers of one name in controller mode.
+    """Name servers, controllers, and brokers of one name in controller mode.
 
     Use it as a context manager: all processes end with it.
 
@@ -291,13 +301,16 @@ class ControlledSet:
       controller_keys: of controller.conf.
       controller_count: how many; those of Apache's need a majority, and several of ours have their
         state in an etcd of three members. With NONE there is one address.
-      namesrv: the kind of the name server.
+      namesrv: the kind of the name servers.
+      namesrv_count: how many.
+      command: the words before `broker -c FILE` that run a broker of ours.
       quick: QUICK_BROKER and QUICK_CONTROLLER below the keys that are given; False: the defaults.
 
     Attributes:
       members, controllers: in the order of their start.
       etcd: the controllers' etcd; None: they have none.
-      namesrv_address: HOST:PORT of the name server.
+      namesrvs: in the order of their start.
+      namesrv_address: HOST:PORT of the name server; of several, with semicolons between them.
       controller_addresses: HOST:PORT of each controller.
     """
 
@@ -310,16 +323,17 @@ class ControlledSet:
         controller_keys: Mapping[str, object] | None = None,
         controller_count: int = 1,
         namesrv: str = OURS,
+        namesrv_count: int = 1,
+        command: tuple[str, ...] = COMMAND,
         quick: bool = True,
     ) -> None:
         self.mix = mix
         self.folder = folder
-        self._namesrv: LocalCluster
-        if namesrv == APACHE:
-            self._namesrv = ApacheCluster(VERSION, folder / "namesrv")
-        else:
-            self._namesrv = TrocketPair(folder / "namesrv")
-        self.namesrv_address = self._namesrv.namesrv_address
+        self.namesrvs = tuple(
+            _namesrv(namesrv, folder / ("namesrv" if number == 0 else f"namesrv-{number}"))
+            for number in range(namesrv_count)
+        )
+        self.namesrv_address = ";".join(each.namesrv_address for each in self.namesrvs)
         ports = [free_port() for _ in range(controller_count)]
         self.controller_addresses = tuple(f"127.0.0.1:{port}" for port in ports)
         self.etcd: EtcdCluster | None = None
@@ -350,7 +364,7 @@ class ControlledSet:
             **(keys or {}),
         }
         self.members = tuple(
-            Member(f"member-{number}", kind, folder / f"member-{number}", all_keys)
+            Member(f"member-{number}", kind, folder / f"member-{number}", all_keys, command)
             for number, kind in enumerate(mix.brokers)
         )
 
@@ -369,7 +383,8 @@ class ControlledSet:
         if self.etcd is not None:
             for each in self.etcd.members:
                 each.kill()
-        self._namesrv.close()
+        for namesrv in self.namesrvs:
+            namesrv.close()
 
     def start(self) -> None:
         """Start everything, one broker after the other, and wait until all are in sync.
@@ -390,13 +405,15 @@ class ControlledSet:
             )
 
     def start_namesrv(self) -> None:
-        """Start the name server alone. Raises PeerError."""
-        self._namesrv.start_namesrv()
+        """Start the name servers alone. Raises PeerError."""
+        for namesrv in self.namesrvs:
+            namesrv.start_namesrv()
 
     def restart_namesrv(self) -> None:
-        """Stop the name server and start it, without what it knew. Raises PeerError."""
-        self._namesrv.stop_namesrv()
-        self._namesrv.start_namesrv()
+        """Stop the name servers and start them, without what they knew. Raises PeerError."""
+        for namesrv in self.namesrvs:
+            namesrv.stop_namesrv()
+            namesrv.start_namesrv()
 
     # ---- what the controllers know -------------------------------------------------------
 
@@ -477,6 +494,10 @@ class ControlledSet:
             if member.address == address:
                 return member
         raise PeerError(f"no member has the address {address!r}")
+
+
+def _namesrv(kind: str, folder: Path) -> LocalCluster:
+    return ApacheCluster(VERSION, folder) if kind == APACHE else TrocketPair(folder)
 
 
 def keys_of_controller(kind: str, folder: Path, ports: list[int], number: int) -> dict[str, object]:

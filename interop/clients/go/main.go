@@ -6,6 +6,8 @@
 //
 // A name with colons, NAME:SEND:CONSUME, runs through a fault of the broker:
 // {"at": POINT, "scenario": NAME} reports its progress, and a line NAME POINT resumes it.
+//
+// With the first argument "numbers" it plays a client of a chaos run instead: see numbers.go.
 package main
 
 import (
@@ -74,6 +76,14 @@ func main() {
 	onPanic(func(cause interface{}) {
 		fmt.Fprintln(os.Stderr, "a callback of the client panicked:", cause)
 	})
+	if os.Args[1] == "numbers" {
+		if err := playNumbers(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		say("done")
+		return
+	}
 	go readPoints()
 	limit := timeout
 	var all sync.WaitGroup
