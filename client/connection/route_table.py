@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_S: Final = 1.0
-"""Shortest pause between two refreshes of all routes."""
+"""Shortest pause between two refreshes of all routes, and the first one while a set has no master:
+a controller elects another one within seconds, and orderly consumers stand still until they know
+it, as they lock their queues there. The pauses double: a set may stay without one for hours."""
 
 RequestNameServer = Callable[[int, GetRouteInfoRequestHeader, float], Awaitable[RemotingCommand]]
 """Asks the name servers once, within a number of seconds; raises ServerError and ConnectError."""
@@ -352,8 +354,10 @@ class RouteTable:
 
     async def run(self) -> None:
         """Refresh all routes until cancelled; routes that cannot be queried are kept."""
+        pause_s = self._refresh_s
         while True:
-            await self._refresh.wait(self._refresh_s)
+            await self._refresh.wait(pause_s)
+            was_masterless = self._is_masterless
             for topic in sorted({*self._listener.wanted_topics(), *self._routes}):
                 try:
                     await self.route(topic, is_fresh=True)
@@ -366,3 +370,18 @@ class RouteTable:
                         break
             # When a broker restarts, many calls of `refresh_soon` result in one refresh.
             await anyio.sleep(min(RETRY_S, self._refresh_s))
+            if not self._is_masterless:
+                pause_s = self._refresh_s
+            elif was_masterless:
+                pause_s = min(2 * pause_s, self._refresh_s)
+            else:
+                pause_s = min(RETRY_S, self._refresh_s)
+
+    @property
+    def _is_masterless(self) -> bool:
+        """Whether a route names a set of brokers without its master."""
+        return any(
+            0 not in broker.broker_addrs
+            for route in self._routes.values()
+            for broker in route.broker_datas
+        )
