@@ -22,6 +22,9 @@ BARS_MAX: Final = 500
 TICKS: Final = 6
 """Times under the plots."""
 
+CUT: Final = 3
+"""Times the median: higher bars of a plot are cut, as a consumer that catches up has some."""
+
 LANES: Final[dict[str, tuple[str, ...]]] = {
     "brokers": ("master", "slave", "both"),
     "controller": ("controller",),
@@ -232,8 +235,9 @@ def _timeline(report: Report) -> str:
     rows.append(f'<span></span><div class="ticks">{ticks}</div>')
     return (
         "<h2>Timeline</h2><p>Above, the faults. Below, what each client sent or took; each plot"
-        f" has a scale of its own. Red: {GAP_S:g} s and more without anything. Point at a mark for"
-        f' its text.</p><div class="plot">{"".join(rows)}</div>'
+        f" has its own scale, and ends at {CUT} times the usual rate. Red: {GAP_S:g} s and more"
+        " without anything. Point at a mark for its text.</p>"
+        f'<div class="plot">{"".join(rows)}</div>'
     )
 
 
@@ -294,14 +298,15 @@ def _plot(figures: ClientFigures, faults: Iterable[Fault], length_s: float) -> s
     step = max(int(length_s / BARS_MAX) + 1, 1)
     counts = figures.per_second
     sums = [sum(counts[first : first + step]) for first in range(0, len(counts), step)]
-    highest = max(sums, default=0) or 1
+    some = sorted(filter(None, sums)) or [1]
+    highest = min(some[-1], CUT * some[len(some) // 2])
     points = ["0,40"]
     for number, total in enumerate(sums):
         left, right = (each * step / length_s * WIDTH for each in (number, number + 1))
-        top = HEIGHT - total / highest * HEIGHT
+        top = HEIGHT - min(total / highest, 1.0) * HEIGHT
         points += [f"{left:.2f},{top:.2f}", f"{min(right, WIDTH):.2f},{top:.2f}"]
     points.append(f"{points[-1].partition(',')[0]},{HEIGHT}")
-    words = f"at most {highest / step:.0f} a second"
+    words = f"at most {some[-1] / step:.0f} a second"
     marks.append(
         f'<polygon class="bar" points="{" ".join(points)}"><title>{words}</title></polygon>'
     )
