@@ -30,8 +30,8 @@ const (
 // Always is the Times of a Fault that affects all requests until ClearFaults.
 const Always = -1
 
-// Fault is what happens to the next requests with a code. Requests of the remoting protocol have
-// codes; those of clients that speak gRPC are not affected.
+// Fault is what happens to the next requests with a code. A call of a client that speaks gRPC counts
+// as the request that does the same: 310 for a send, 200050 (POP_MESSAGE) for a receive.
 type Fault struct {
 	Kind Kind
 	// Code of the requests, such as 310 (SEND_MESSAGE_V2) or 11 (PULL_MESSAGE); 0: any.
