@@ -23,7 +23,7 @@ final class TrocketProcess {
     /** The environment variable with the command, if it is not {@code trocket} in PATH. */
     static final String VARIABLE = "TROCKET";
     /** A start takes about a second; a machine that compiles beside it may need long. */
-    private static final long START_LIMIT_S = 60;
+    private static final long START_LIMIT_S = 120;
     /** A stop takes a tenth of a second. */
     private static final long STOP_LIMIT_S = 20;
     /** A failed start logs one line, or a traceback. */
