@@ -58,7 +58,7 @@ TABLES_S: Final = 60.0
 """Until a slave has a new topic."""
 CATCH_UP_S: Final = 180.0
 """For consumers in the end: a member that was killed counts for 120 s, and its queues wait."""
-FIRST_S: Final = 60.0
+FIRST_S: Final = 120.0
 """Until each client has sent and taken something, before the first fault."""
 WATCH_S: Final = 1.0
 POLL_S: Final = 0.1
