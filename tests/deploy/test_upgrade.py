@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -50,6 +51,15 @@ def both_delays(name: str) -> dict[str, dict[str, Any]]:
     return {f"{name}, level": {"delay_level": 1}, f"{name}, timer": {"delay_s": DELAY_S}}
 
 
+def check_delivered(home: Path, count: int, begin: float) -> None:
+    """The delayed messages sent since `begin` wait for the next version.
+
+    A machine so busy that they are due before their version has stopped cannot show it.
+    """
+    if time.monotonic() - begin < DELAY_S:
+        assert delivered(home) == count
+
+
 def test_a_recorded_folder_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
     with tarfile.open(RECORDED) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -72,16 +82,14 @@ def test_a_folder_goes_to_todays_version_and_back(tmp_path: Path) -> None:
     contents = Contents()
     with Servers(home, sources) as earlier:
         create(earlier.url)
-        delays = {
-            "earlier, by level": {"delay_level": 1},
-            "earlier, by a timer": {"delay_s": DELAY_S},
-        }
-        add(earlier.url, contents, "earlier", delays)
-    assert delivered(home) == 0
+        begin = time.monotonic()
+        add(earlier.url, contents, "earlier", both_delays("earlier"))
+    check_delivered(home, 0, begin)
     with Servers(home) as today:
         check(today.url, contents)
+        begin = time.monotonic()
         add(today.url, contents, "today", both_delays("today"))
-    assert delivered(home) == 2
+    check_delivered(home, 2, begin)
     with Servers(home, sources) as earlier:
         check(earlier.url, contents)
         add(earlier.url, contents, "back", NO_DELAYS)
