@@ -168,7 +168,7 @@ class Crowd:
 
     Attributes:
       members: by name; `join` adds further consumers.
-      lock: whoever reads or writes the ledger holds it.
+      lock: held to read or write the ledger.
       errors: by client, texts of failed sends, and how often they came.
       crashes: reports that cannot be, such as a number that is not the next one.
     """
