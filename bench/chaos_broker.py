@@ -4,8 +4,8 @@
 
 It is `trocket broker` but for that: while there is a file `disk-is-full` in the folder of
 broker.conf, all that takes room on the disk fails as on a full one (ENOSPC); a number in a file
-`clock-is-off` is added to the wall clock, in milliseconds. So a chaos run needs neither a partition
-of its own nor the right to set the machine's clock.
+`clock-is-off` is added to the wall clock, in milliseconds. So a chaos run needs neither a separate
+partition nor the right to set the machine's clock.
 """
 
 from __future__ import annotations
