@@ -49,17 +49,6 @@ def test_the_python_of_the_tutorial_compiles() -> None:
         compile(block, str(TUTORIAL), "exec", flags=ast_with_await())
 
 
-def test_the_suites_in_other_languages_are_shown_as_they_are() -> None:
-    shown = re.findall(
-        r"<!-- (examples/\S+) -->\n```\w+\n(.*?)```",
-        TUTORIAL.read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
-    assert len(shown) == 4
-    for path, text in shown:
-        assert (PROJECT.parents[1] / path).read_text(encoding="utf-8") == text, path
-
-
 def ast_with_await() -> int:
     """`await` and `async with` at the top, as documents have them."""
     import ast
