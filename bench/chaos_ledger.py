@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-EXAMPLES_MAX: Final = 5
-"""Places that a verdict names of each kind."""
+from trocket.bench import failover_ledger
+
 NOTHING: Final = -1
 EFFECT_S: Final = 45.0
 """How long after its end a fault is the reason of repeats: a client asks for routes and rebalances
 within 30 s, and commits within 5 s more; 10 s for a busy machine."""
 TAKEN_BACK_S: Final = 26.0
-"""Committed offsets of so many last seconds may be taken back by a broker's end: 11 s by its own
+"""Committed offsets of the last seconds may be taken back by a broker's end: 11 s by its own
 (docs/operations.md), 10 s until a slave has copied them (Apache's interval), and 5 s for a busy
 machine."""
 HISTORY_S: Final = 300.0
@@ -58,37 +58,21 @@ class Fault:
 
 
 @dataclass
-class Verdict:
-    """What went wrong; `examples` names the first places of each kind.
+class Verdict(failover_ledger.Verdict):
+    """What went wrong in a chaos run, where each group is to be given each message.
 
     Attributes:
-      confirmed: messages that were confirmed.
-      lost: of them, those that no queue has in the end.
       unseen: pairs of a group and a confirmed, stored message that it was never given.
       disordered: first deliveries of a message behind one that was sent after it.
-      doubled: offsets at which two different messages were seen.
       taken_back: committed offsets that went back beyond what is promised.
     """
 
-    confirmed: int = 0
-    lost: int = 0
-    unseen: int = 0
-    disordered: int = 0
-    doubled: int = 0
     taken_back: int = 0
-    examples: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
         """Whether nothing went wrong."""
-        return not (self.lost or self.unseen or self.disordered or self.doubled or self.taken_back)
-
-    def note(self, kind: str, place: str) -> None:
-        """Count one of a kind."""
-        setattr(self, kind, getattr(self, kind) + 1)
-        examples = self.examples.setdefault(kind, [])
-        if len(examples) < EXAMPLES_MAX:
-            examples.append(place)
+        return super().is_good and not self.taken_back
 
 
 @dataclass

@@ -227,7 +227,7 @@ def check(url: str, contents: Contents) -> None:
 
 
 def read(url: str, topic: str, count: int) -> dict[tuple[int, int], str]:
-    """The bodies of a topic's messages by queue id and offset, once there are so many."""
+    """The bodies of `count` messages of a topic, by queue id and offset."""
     bodies: dict[tuple[int, int], str] = {}
     with PullConsumer(url, group="reader", auto_commit=False) as consumer:
         queues = consumer.queues(topic)
