@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from trocket import native
 
+from . import second_try
 from .own_log import SLOW_TURNS, broker_threads, own_lines
 from .traced_memory import traced_memory
 
@@ -83,6 +84,10 @@ def caplog(
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make interop` gives --matrix; `make test` plays a fast cut of the interop tests."""
     parser.addoption("--matrix", action="store_true", help="also the tests marked `matrix`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    second_try.register(config)
 
 
 def pytest_report_header() -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from tests.client.admin.conftest import send, until
+from tests.client.admin.conftest import NO_SAMPLE, runtime_info, send, until
 from trocket.client import (
     Admin,
     ConfigurationError,
@@ -257,19 +257,10 @@ def test_a_reset_that_no_consumer_has_seen_yet_can_be_changed_again(do: Do) -> N
 
 def test_the_cluster_its_state_and_its_settings(do: Do, cluster: ApacheCluster) -> None:
     async def verb(admin: Admin) -> None:
-        async def sampled() -> dict[str, str] | None:
-            try:
-                return await admin.broker_runtime_info(BROKER)
-            except ServerError as error:
-                # Apache's broker of 4.9 fails as long as it has not taken its first sample.
-                if "NoSuchElementException" not in str(error):
-                    raise
-                return None
-
         view = await admin.cluster()
         assert view.clusters == ("DefaultCluster",)
         assert view.brokers[0].addresses == {0: cluster.broker_address}
-        info = await until(sampled)
+        info = await runtime_info(admin, BROKER)
         assert int(info["bootTimestamp"]) > 0
         assert info["brokerVersionDesc"].startswith("V")
         config = await admin.broker_config(BROKER)
@@ -291,8 +282,7 @@ def test_statistics_of_the_broker_and_of_a_topic(do: Do, cluster: ApacheCluster)
             try:
                 stats = await admin.broker_stats(BROKER)
             except ServerError as error:
-                # As above: before the first sample.
-                if "NoSuchElementException" not in str(error):
+                if NO_SAMPLE not in str(error):
                     raise
                 return None
             return stats if stats.put is not None else None

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.client.admin.conftest import runtime_info
 from trocket.client import Admin, Message, Producer, PushConsumer
-from trocket.client.errors import ServerError
 from trocket.interop.apache import ApacheCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -34,21 +34,10 @@ def text_of(check: Any) -> str:
     return " ".join(each["text"] for each in check["findings"])
 
 
-async def until_it_tells_its_rates(url: str) -> None:
-    """4.9.7 refuses 28 until its first sample, a second after the start."""
-    async with Admin(url) as admin:
-        with anyio.fail_after(30):
-            while True:
-                try:
-                    await admin.broker_runtime_info("broker-a")
-                except ServerError:
-                    await anyio.sleep(0.05)
-                else:
-                    return
-
-
 async def test_a_good_cluster_and_a_bad_one(cluster: ApacheCluster) -> None:
-    await until_it_tells_its_rates(cluster.namesrv_address)
+    async with Admin(cluster.namesrv_address) as admin:
+        with anyio.fail_after(30):
+            await runtime_info(admin, "broker-a")
     checks = doctor(cluster, 0)
     skipped = {name for name, each in checks.items() if each["result"] == "skipped"}
     assert skipped == {"health"}  # Apache's brokers have no such page

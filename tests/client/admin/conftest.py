@@ -9,10 +9,20 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from trocket.client import Admin, Message, Producer, PushConsumer, RouteNotFoundError, SendResult
+from trocket.client import (
+    Admin,
+    Message,
+    Producer,
+    PushConsumer,
+    RouteNotFoundError,
+    SendResult,
+    ServerError,
+)
 from trocket.testing import Broker
 
 DEADLINE_S = 60.0
+NO_SAMPLE = "NoSuchElementException"
+"""Said by a broker of 4.9 whose statistics have no sample yet, within a second of its start."""
 T = TypeVar("T")
 Do = Callable[[Callable[[Admin], Awaitable[Any]]], Any]
 
@@ -68,6 +78,26 @@ async def until(condition: Callable[[], Awaitable[T]]) -> T:
         if found:
             return found
         await anyio.sleep(0.005)
+
+
+async def runtime_info(admin: Admin, broker: str) -> dict[str, str]:
+    """What a broker says of itself, once it can.
+
+    Apache's of 4.9 refuses the question until its statistics have a first sample.
+    """
+
+    info: dict[str, str] = {}
+
+    async def is_sampled() -> bool:
+        try:
+            info.update(await admin.broker_runtime_info(broker))
+        except ServerError as error:
+            if NO_SAMPLE not in str(error):
+                raise
+        return bool(info)
+
+    await until(is_sampled)
+    return info
 
 
 async def send(admin: Admin, topic: str, *bodies: str, **options: Any) -> list[SendResult]:
