@@ -1,0 +1,1 @@
+"""Adapters to other frameworks; each package needs the extra of its name."""
