@@ -8,6 +8,7 @@ each of them answers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -16,7 +17,13 @@ from ..remoting.channel import Answer, Channel, Processor
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
-from .faulty_processors import Fault, FaultyProcessors, answered_twice, unanswered
+from .faulty_processors import (
+    Fault,
+    FaultyProcessors,
+    answered_otherwise,
+    answered_twice,
+    unanswered,
+)
 
 
 class SetDisk(Protocol):
@@ -89,6 +96,30 @@ class Faults:
     ) -> Fault:
         """Process requests once, and send each answer twice."""
         return self._add(Fault(code, times, answered_twice), namesrv)
+
+    def change(
+        self,
+        code: int | None = None,
+        response: int = ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        remark: str = "changed on request of the test",
+        *,
+        times: int | None = 1,
+        namesrv: bool = False,
+    ) -> Fault:
+        """Process requests, and answer with another code.
+
+        By default a send is answered as by a SYNC_MASTER whose slaves lag: the message is stored,
+        and no slave is known to have it. What the server refuses stays refused.
+
+        Args:
+          code: request code; None: every request.
+          response: response code of the answer; its fields and its body stay.
+          remark: text of the answer.
+          times: number of requests, >= 1; None: all.
+          namesrv: affect the name server instead of the broker.
+        """
+        behave = partial(answered_otherwise, response, remark)
+        return self._add(Fault(code, times, behave), namesrv)
 
     def swallow(
         self, code: int | None = None, *, times: int | None = 1, namesrv: bool = False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
+import msgspec
 import trio
 
 from ..common.supervision import FailureLog
 from ..remoting.channel import Answer, Buffer, Channel, Deferred, Postponed, Processor
-from ..remoting.codec import ONEWAY_FLAG, RemotingCommand, encode
+from ..remoting.codec import ONEWAY_FLAG, FrameDecoder, RemotingCommand, encode
 from ..remoting.errors import RequestRefused
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
@@ -269,6 +271,36 @@ def answered_twice(process: Processor, request: RemotingCommand, channel: Channe
     return answer
 
 
+def answered_otherwise(
+    code: int, remark: str, process: Processor, request: RemotingCommand, channel: Channel
+) -> Answer:
+    """Process a request, and answer with another code, however the answer is sent.
+
+    The fields and the body stay. What the processor refuses stays refused.
+    """
+
+    def change(answer: RemotingCommand) -> RemotingCommand:
+        return msgspec.structs.replace(answer, code=code, remark=remark)
+
+    remembered = request.code in _REMEMBERED
+    changing = _ChangingChannel(channel, request.opaque, change)
+    answer = process(request, channel if remembered else changing)
+    if isinstance(answer, bytes):
+        changing.write(answer)
+        return None
+    if isinstance(answer, RemotingCommand):
+        return change(answer)
+    if isinstance(answer, Deferred):
+        run = answer.run
+
+        async def run_and_change() -> RemotingCommand | None:
+            found = await run()
+            return None if found is None else change(found)
+
+        return Deferred(run_and_change)
+    return answer
+
+
 class _OtherChannel(Channel):
     """A channel that treats answers in its own way; otherwise it behaves like the real one."""
 
@@ -276,12 +308,10 @@ class _OtherChannel(Channel):
 
     def __init__(self, real: Channel) -> None:
         self._real = real
-        self.remote_address = real.remote_address
-        self.remote_host = real.remote_host
-        self.local_address = real.local_address
-        self.attributes = real.attributes
-        self.language = real.language
-        self.version = real.version
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not set here is the real one's: all of its attributes."""
+        return getattr(self._real, name)
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
@@ -323,6 +353,38 @@ class _DoublingChannel(_OtherChannel):
         """Send the frames twice."""
         for _ in range(2):
             self._real.write_all(frames)
+
+
+class _ChangingChannel(_OtherChannel):
+    """A channel that changes the answer to one request."""
+
+    __slots__ = ("_change", "_opaque")
+
+    def __init__(
+        self, real: Channel, opaque: int, change: Callable[[RemotingCommand], RemotingCommand]
+    ) -> None:
+        super().__init__(real)
+        self._opaque = opaque
+        self._change = change
+
+    def _changed(self, frames: bytes) -> bytes:
+        """Whole frames, none or several: the answers of a turn are written together."""
+        commands = FrameDecoder().receive_data(frames)
+        return b"".join(
+            encode(self._change(each) if self._is_answer(each) else each) for each in commands
+        )
+
+    def _is_answer(self, command: RemotingCommand) -> bool:
+        return command.is_response and command.opaque == self._opaque
+
+    def write(self, frame: Buffer | Sequence[Buffer], size: int | None = None) -> None:
+        """Send the frame, with the change if it is the answer."""
+        buffers = [frame] if isinstance(frame, bytes | bytearray | memoryview) else frame
+        self._real.write(self._changed(b"".join(buffers)))
+
+    def write_all(self, frames: list[bytes]) -> None:
+        """Send the frames, with the change in the answer."""
+        self._real.write_all([self._changed(each) for each in frames])
 
 
 def _not_supported(request: RemotingCommand, channel: Channel) -> Answer:

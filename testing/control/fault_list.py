@@ -68,10 +68,12 @@ class FaultList:
             case "delay":
                 delay_ms = DELAY_MS if wanted.delay_ms is None else wanted.delay_ms
                 return faults.delay(code, delay_ms / 1000, times=times, namesrv=namesrv)
-        answer_code = wanted.answer_code
-        response = ResponseCode.SYSTEM_BUSY if answer_code is None else answer_code
         remark = REMARK if wanted.remark is None else wanted.remark
-        return faults.refuse(code, response, remark, times=times, namesrv=namesrv)
+        is_change = wanted.kind == "change"
+        usual = ResponseCode.FLUSH_SLAVE_TIMEOUT if is_change else ResponseCode.SYSTEM_BUSY
+        response = usual if wanted.answer_code is None else wanted.answer_code
+        inject = faults.change if is_change else faults.refuse
+        return inject(code, response, remark, times=times, namesrv=namesrv)
 
     def facts(self) -> list[dict[str, Any]]:
         """What is known of each fault, the oldest first."""

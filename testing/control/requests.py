@@ -5,6 +5,7 @@ docs/test_clock.md has the table of them for users.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
@@ -48,7 +49,16 @@ class SetTime(msgspec.Struct, forbid_unknown_fields=True):
     now_ms: Annotated[int, msgspec.Meta(ge=0)]
 
 
-FaultKind = Literal["answer", "delay", "disconnect", "drop", "duplicate", "hang", "swallow"]
+FaultKind = Literal[
+    "answer", "change", "delay", "disconnect", "drop", "duplicate", "hang", "swallow"
+]
+
+_KINDS_OF: Final[Mapping[str, tuple[FaultKind, ...]]] = {
+    "delay_ms": ("delay",),
+    "answer_code": ("answer", "change"),
+    "remark": ("answer", "change"),
+}
+"""The kinds of faults that have a field."""
 
 Code = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 
@@ -61,7 +71,7 @@ class NewFault(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
       code: of the requests; null: all of them.
       times: the number of requests; null: all until the fault is deleted.
       delay_ms: for "delay".
-      answer_code, remark: for "answer".
+      answer_code, remark: for "answer" and "change".
       server: whose requests.
     """
 
@@ -75,9 +85,10 @@ class NewFault(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def check(self) -> None:
         """Raises: ControlError: 400: a field is of another kind."""
-        for name, kind in (("delay_ms", "delay"), ("answer_code", "answer"), ("remark", "answer")):
-            if getattr(self, name) is not None and self.kind != kind:
-                raise ControlError(400, f"{name} is for faults of kind {kind}, not {self.kind}")
+        for name, kinds in _KINDS_OF.items():
+            if getattr(self, name) is not None and self.kind not in kinds:
+                are = " or ".join(kinds)
+                raise ControlError(400, f"{name} is for faults of kind {are}, not {self.kind}")
 
 
 class DiskState(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -20,6 +20,9 @@ const (
 	Duplicate Kind = "duplicate"
 	// Answer refuses the request with Fault.AnswerCode and Fault.Remark; it is not processed.
 	Answer Kind = "answer"
+	// Change has the request processed, and its answer sent with Fault.AnswerCode: by default with
+	// FLUSH_SLAVE_TIMEOUT, as by a master whose slaves lag.
+	Change Kind = "change"
 	// Disconnect closes the connection of the request.
 	Disconnect Kind = "disconnect"
 	// Hang has the request processed and answered when the fault is cleared, as by a server that
@@ -42,7 +45,8 @@ type Fault struct {
 	AtNamesrv bool
 	// Delay is for the kind Delay, 0 to 10 minutes of real time.
 	Delay time.Duration
-	// AnswerCode and Remark are for the kind Answer: 0 and "" are SYSTEM_BUSY and a usual text.
+	// AnswerCode and Remark are for the kinds Answer and Change: 0 is SYSTEM_BUSY for the first and
+	// FLUSH_SLAVE_TIMEOUT for the second, "" a usual text.
 	AnswerCode int
 	Remark     string
 }

@@ -11,7 +11,7 @@ import pytest
 
 from trocket.common.clock import SystemClock
 from trocket.remoting.codec import RemotingCommand, encode
-from trocket.testing.control.fault_list import FAULTS_MAX
+from trocket.testing.control.fault_list import FAULTS_MAX, REMARK
 
 from .blocking_client import Client, Code, ResponseCode, pull_fields, send_fields
 from .controlled import Controlled, Refused, controlled
@@ -87,6 +87,48 @@ def test_answer(broker: Controlled, client: Client, topic: str) -> None:
     answers = [client.send(topic) for _ in range(3)]
     assert [each.code for each in answers] == [code, code, 0]
     assert answers[0].remark == "not today"
+
+
+def test_change(broker: Controlled, client: Client, topic: str) -> None:
+    first = client.send(topic, b"first")
+    broker.fault("change", SEND)
+    broker.fault("change", int(Code.GET_MAX_OFFSET), answer_code=1, remark="who knows")
+    late = client.send(topic, b"late")
+    assert (late.code, late.remark) == (ResponseCode.FLUSH_SLAVE_TIMEOUT, REMARK)
+    assert late.ext_fields.keys() == first.ext_fields.keys()
+    offset = client.ask(Code.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
+    assert (offset.code, offset.remark, offset.ext_fields["offset"]) == (1, "who knows", "2")
+    broker.fault("change", int(Code.PULL_MESSAGE), answer_code=ResponseCode.SYSTEM_ERROR)
+    held = client.begin(Code.PULL_MESSAGE, pull_fields(topic, offset=2, wait_ms=15_000))
+    assert client.send(topic, b"next").code == 0
+    answer = client.end(held)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert b"next" in answer.body
+    assert client.pull(topic) == [b"first", b"late", b"next"]
+
+
+@pytest.mark.parametrize(("kind", "answers"), [("drop", 0), ("duplicate", 2), ("change", 1)])
+def test_a_pull_that_waits_is_affected(
+    broker: Controlled, client: Client, topic: str, kind: str, answers: int
+) -> None:
+    client.send(topic, b"first")
+    broker.fault(kind, int(Code.PULL_MESSAGE))
+    with Client(broker.broker) as consumer:
+        consumer.begin(Code.PULL_MESSAGE, pull_fields(topic, offset=1, wait_ms=15_000))
+        assert consumer.pull(topic) == [b"first"]  # the broker has it
+        assert client.send(topic, b"next").code == 0
+        frames = [read_frame(consumer) for _ in range(answers)]
+        assert all(b"next" in each for each in frames)
+        with pytest.raises(TimeoutError):
+            unanswered(consumer, 0)
+        assert client.pull(topic) == [b"first", b"next"]
+
+
+def test_what_is_refused_stays_refused(broker: Controlled, client: Client, topic: str) -> None:
+    number = broker.fault("change", SEND)
+    broker.ask("POST", "/disk", {"full": True})
+    assert client.send(topic).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert broker.hits(number) == 1
 
 
 def test_disconnect(broker: Controlled, client: Client, topic: str) -> None:
@@ -166,7 +208,10 @@ def test_used_up_faults_make_room(broker: Controlled, client: Client, topic: str
         ({"kind": "drop", "code": -1}, ">= 0"),
         ({"kind": "drop", "cod": 310}, "unknown field `cod`"),
         ({"kind": "drop", "delay_ms": 5}, "delay_ms is for faults of kind delay, not drop"),
-        ({"kind": "delay", "remark": "x"}, "remark is for faults of kind answer, not delay"),
+        (
+            {"kind": "delay", "remark": "x"},
+            "remark is for faults of kind answer or change, not delay",
+        ),
         ({"kind": "delay", "delay_ms": 600_001}, "<= 600000"),
     ],
 )

@@ -52,6 +52,14 @@ public final class Fault {
         return of("answer", code).with("answer_code", answerCode).with("remark", remark);
     }
 
+    /**
+     * The request is processed, and its answer has another code of {@code ResponseCode}: after
+     * {@code FLUSH_SLAVE_TIMEOUT} a message is stored, as by a master whose slaves lag.
+     */
+    public static Fault change(int code, int answerCode, String remark) {
+        return of("change", code).with("answer_code", answerCode).with("remark", remark);
+    }
+
     /** The connection of the request is closed; it is not processed. */
     public static Fault disconnect(int code) {
         return of("disconnect", code);
