@@ -46,9 +46,9 @@ type shop struct {
 var shops atomic.Int32
 
 // open starts a broker, and returns what makes clients for it.
-func open(t *testing.T) *shop {
+func open(t *testing.T, options ...trockettest.Option) *shop {
 	t.Helper()
-	broker := trockettest.Start(t)
+	broker := trockettest.Start(t, options...)
 	// Clients with one instance name share connections, so those of another broker have another.
 	return &shop{t, broker, fmt.Sprintf("shop-%d", shops.Add(1))}
 }

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.docs.pages import blocks
 from trocket.interop.cache import CACHE_FOLDER
 from trocket.interop.go_program import GO_ENVIRONMENT, go_tool
 from trocket.interop.maven import JAVA_SMALL, compile_sources
@@ -44,8 +45,42 @@ GO_TIME_TRAVELS = 4
 
 TIME_TRAVELS = 4
 """Tests of the example in Java that print how long they took."""
+JUNIT_JARS = ["client", "junit"]
 JUNIT_TESTS = 22
 """Tests of the kit for Java and of the example that uses it."""
+GOES_WRONG = EXAMPLES.parent / "docs" / "tutorials" / "what_goes_wrong.md"
+GOES_WRONG_IMPORTS = """\
+package shop;
+
+import static org.junit.jupiter.api.Assertions.*;
+
+import java.time.*;
+import java.util.*;
+import java.util.concurrent.*;
+import org.apache.rocketmq.client.consumer.*;
+import org.apache.rocketmq.client.consumer.listener.*;
+import org.apache.rocketmq.client.producer.*;
+import org.apache.rocketmq.common.message.*;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
+import org.junit.jupiter.api.*;
+import trocket.junit.*;
+
+"""
+GOES_WRONG_IN_GO = """\
+package shop
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"trocket.testkits/trockettest"
+)
+
+"""
 KIT_AND_TESTS = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -112,16 +147,37 @@ def test_stock_trading_holds_with_each_client_at_the_same_time(
 
 
 def test_junit_tests_that_command_a_broker_pass(tmp_path: Path) -> None:
-    projects = (JAVA_KIT, EXAMPLES / "tests_in_java")
-    sources = sorted(path for project in projects for path in project.glob("src/**/*.java"))
-    class_path = compile_sources(JAVA_VERSIONS[0], sources, jar_sets=["client", "junit"])
+    class_path = compile_sources(JAVA_VERSIONS[0], junit_sources(), jar_sets=JUNIT_JARS)
     classes = class_path.partition(os.pathsep)[0]
-    command = ["java", *JAVA_SMALL, f"-Duser.home={tmp_path}", "-cp", class_path]
-    command += ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
-    command += [f"--scan-class-path={classes}", "--details=tree", "--disable-ansi-colors"]
-    output = run_tests("tests_in_java", command, {}, tmp_path)
+    output = run_junit(class_path, f"--scan-class-path={classes}", tmp_path)
     assert f"{JUNIT_TESTS} tests successful" in output
     assert len(re.findall(r"\d+\.\d\d s of real time", output)) == TIME_TRAVELS
+
+
+@pytest.mark.matrix  # a broker for each test
+def test_what_goes_wrong_in_java_is_as_its_page_says(tmp_path: Path) -> None:
+    head, *tests = [block.text for block in blocks(GOES_WRONG) if block.language == "java"]
+    source = tmp_path / "GoesWrongTest.java"
+    body = head.replace("    // The tests of this page are here.\n", "".join(tests))
+    source.write_text(GOES_WRONG_IMPORTS + body, encoding="utf-8")
+    sources = [*junit_sources(), source]
+    class_path = compile_sources(JAVA_VERSIONS[0], sources, jar_sets=JUNIT_JARS)
+    output = run_junit(class_path, "--select-class=shop.GoesWrongTest", tmp_path)
+    assert f"{body.count('@Test')} tests successful" in output
+
+
+def junit_sources() -> list[Path]:
+    """The sources of the kit for Java and of the example that uses it."""
+    projects = (JAVA_KIT, EXAMPLES / "tests_in_java")
+    return sorted(path for project in projects for path in project.glob("src/**/*.java"))
+
+
+def run_junit(class_path: str, selector: str, folder: Path) -> str:
+    """What JUnit prints of the selected tests; they pass."""
+    command = ["java", *JAVA_SMALL, f"-Duser.home={folder}", "-cp", class_path]
+    command += ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"]
+    command += [selector, "--details=tree", "--disable-ansi-colors"]
+    return run_tests("tests_in_java", command, {}, folder)
 
 
 @pytest.mark.matrix  # Maven's plugins take a minute
@@ -144,6 +200,20 @@ def test_go_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
     assert len(re.findall(r"\d+\.\d\d s of real time", output)) == GO_TIME_TRAVELS
 
 
+@pytest.mark.matrix  # a broker for each test
+def test_what_goes_wrong_in_go_is_as_its_page_says(tmp_path: Path) -> None:
+    if go_tool() is None and os.environ.get("CI") != "true":
+        pytest.skip("no go in PATH")
+    body = "\n".join(block.text for block in blocks(GOES_WRONG) if block.language == "go")
+    tests = re.findall(r"^func (Test\w+)", body, re.MULTILINE)
+    command = [*GO_TEST, "-run", "|".join(tests)]
+    project = copied("tests_in_go", tmp_path / "examples")
+    shutil.copytree(GO_KIT, tmp_path / "testkits" / "go")  # where its go.mod expects it
+    (project / "wrong_test.go").write_text(GOES_WRONG_IN_GO + body, encoding="utf-8")
+    output = run_in(project, command, GO_ENVIRONMENT, tmp_path)
+    assert output.count("--- PASS: ") == len(tests) > 0
+
+
 def test_the_go_kit_starts_commands_and_ends_brokers(tmp_path: Path) -> None:
     if go_tool() is None and os.environ.get("CI") != "true":
         pytest.skip("no go in PATH")
@@ -155,9 +225,14 @@ def run_tests(
     example: str, command: list[str], environment: Mapping[str, str], folder: Path
 ) -> str:
     """What the tests of a copy of an example print; they pass."""
+    return run_in(copied(example, folder), command, environment, folder)
+
+
+def copied(example: str, folder: Path) -> Path:
+    """A copy of an example."""
     project = folder / example
     shutil.copytree(EXAMPLES / example, project, ignore=shutil.ignore_patterns("target"))
-    return run_in(project, command, environment, folder)
+    return project
 
 
 def run_in(project: Path, command: list[str], environment: Mapping[str, str], folder: Path) -> str:
