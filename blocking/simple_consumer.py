@@ -69,6 +69,7 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
     ack: Final = forwarded(AsyncSimpleConsumer.ack)
     ack_all: Final = forwarded(AsyncSimpleConsumer.ack_all)
     change_invisible: Final = forwarded(AsyncSimpleConsumer.change_invisible)
+    dead_letter: Final = forwarded(AsyncSimpleConsumer.dead_letter)
 
     if not TYPE_CHECKING:
 

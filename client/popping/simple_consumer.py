@@ -35,6 +35,7 @@ from ..core.topics import check_consumer_group, check_topic
 from ..errors import ClientError, ClosedError, ConfigurationError, RequestTimeoutError, ServerError
 from ..messages.interceptor import call_after_consume, call_before_consume
 from ..options.consumer_options import check_start_by_grpc
+from ..options.push_options import MAX_RECONSUME_TIMES, RetryLater
 from ..options.simple_options import (
     INVISIBLE_S,
     RECEIVE_COUNT,
@@ -475,6 +476,23 @@ class SimpleConsumer(Participant):
         check_settling(message, "change_invisible")
         receipt = await self._popper.change_invisible(message.settled, seconds, is_awaited=True)
         message.on_changed(receipt, self._client.now_s() + seconds)
+
+    async def dead_letter(self, message: PoppedMessage) -> None:
+        """Give a message up: the broker copies it to the group's dead-letter topic.
+
+        Then it is acknowledged. If that fails, it may be delivered, and given up, again.
+
+        Args:
+          message: a message that is not acknowledged.
+
+        Raises: as `ack`.
+        """
+        self._check_open()
+        check_settling(message, "dead_letter")
+        await self._popper.bury(message.settled, message._ext, MAX_RECONSUME_TIMES)
+        await self._popper.ack(message.settled, is_awaited=True)
+        message.on_acknowledged()
+        call_after_consume(self._interceptors, message, RetryLater(-1))
 
     # Iteration
 

@@ -6,7 +6,7 @@ Java counterpart: DefaultMQProducer, DefaultMQProducerImpl.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Never, Unpack, overload
@@ -484,7 +484,12 @@ class Producer(Participant, Generic[SentT]):
         return await self._replies.request(message, timeout_s, queue, selector)
 
     async def reply(
-        self, request: ReceivedMessage, body: SentT | str | bytes, *, tags: str | None = None
+        self,
+        request: ReceivedMessage,
+        body: SentT | str | bytes,
+        *,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Reply to a message that was sent by `request`.
 
@@ -492,9 +497,10 @@ class Producer(Participant, Generic[SentT]):
           request: the received request message.
           body: body of the reply; see `Message`.
           tags: tag of the reply; None: no tag.
+          properties: the program's own properties of the reply; None: none.
 
         Raises: MessageRefusedError: the message is not a request; and as `send`.
         """
         self._check_open()
         refuse_by(self._client.grpc, "a reply", _NO_REPLIES)
-        await self._replies.reply(request, body, tags)
+        await self._replies.reply(request, body, tags, properties)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -102,7 +103,13 @@ class RequestReply:
             await self._client.connection(address)
             await self._client.heartbeat(address)
 
-    async def reply(self, request: ReceivedMessage, body: Any, tags: str | None) -> None:
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: Any,
+        tags: str | None,
+        own_properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Reply to a message that was sent by `request`. Raises: see `Producer.reply`."""
         properties = request.properties
         cluster = properties.get(names.PROPERTY_CLUSTER)
@@ -120,7 +127,9 @@ class RequestReply:
         }
         # A reply is a send to the cluster's reply topic. The broker stores it only if so
         # configured, and pushes it to the client that the requester named.
-        message = Message(f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags)
+        message = Message(
+            f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags, properties=own_properties or {}
+        )
         prepared = self._sender.packer.message(message, more, is_system_topic=True)
         broker_name = request.queue.broker_name
         # Through the request's broker, to which the requester is connected, too.

@@ -69,6 +69,30 @@ def test_what_a_function_returns_is_the_reply(
     play(scenario)
 
 
+def test_a_reply_has_a_tag_and_properties_of_the_program(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    async def scenario() -> None:
+        async with (
+            Producer(broker.url) as producer,
+            PushConsumer(
+                broker.url, group=group, subscriptions={topic: "*"}, consume_from_where=FIRST
+            ) as consumer,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def answer(message: PushedMessage) -> None:
+                await producer.reply(message, "x", tags="t", properties={"shop": "5"})
+
+            tasks.start_soon(consumer.run, answer)
+            await producer.queues(topic)
+            reply = await producer.request(Message(topic, "ab"))
+            assert (reply.text, reply.tags, reply.user_properties) == ("x", "t", {"shop": "5"})
+            consumer.stop()
+
+    play(scenario)
+
+
 @pytest.mark.slow
 def test_none_is_no_reply_and_the_request_is_acknowledged(
     play: Play, broker: Broker, topic: str, group: str

@@ -38,6 +38,7 @@ POP = RequestCode.POP_MESSAGE
 ACK = RequestCode.ACK_MESSAGE
 BATCH = RequestCode.BATCH_ACK_MESSAGE
 CHANGE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+BURY = RequestCode.CONSUMER_SEND_MSG_BACK
 NOTIFICATION = RequestCode.NOTIFICATION
 
 OK = RemotingCommand(ResponseCode.SUCCESS)
@@ -344,6 +345,28 @@ async def test_a_changed_invisible_time_changes_the_receipt(
         assert (asked["extraInfo"], asked["invisibleTime"]) == (old, "2000")
         assert message.receipt == f"6 {TIME_MS + 9} 2000 4 0 b 0 6"
         assert message.invisible_until_ms == TIME_MS + 2009
+
+
+async def test_a_dead_letter_is_buried_before_it_is_acknowledged(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with scripted() as brokers, opened(brokers) as consumer:
+        brokers.answer(POP, messages(5, 6))
+        refused, message = await consumer.receive()
+        brokers.answer(BURY, refusal(ResponseCode.SYSTEM_ERROR))
+        with pytest.raises(ServerError):
+            await consumer.dead_letter(refused)
+        assert not refused.is_settled
+        assert brokers.fields(ACK) == []  # it is delivered again
+        brokers.answer(BURY, OK)
+        brokers.answer(ACK, OK)
+        await consumer.dead_letter(message)
+        asked = brokers.fields(BURY)[-1]
+        assert (asked["group"], asked["originTopic"], asked["delayLevel"]) == ("g", "T", "-1")
+        (fields,) = brokers.fields(ACK)
+        assert fields["offset"] == "6"
+        with pytest.raises(AlreadySettledError, match="dead_letter of message"):
+            await consumer.dead_letter(message)
 
 
 async def test_an_iteration_acknowledges_and_leaves_out_what_is_late(
