@@ -59,5 +59,6 @@ def test_the_extras_of_servers_and_clients_are_locked() -> None:
     # Spark's belong to its clusters; the others are for work on trocket itself.
     left_out = {"spark", "test", "docs", "interop", "docker", "fuzz", "parquet", "broker"}
     left_out.add("kombu")  # the application's: its Celery says which
+    left_out.add("faststream")  # the application's, too
     left_out.add("grpc-pure")  # the same as grpc, where that cannot be installed
     assert set(PROJECT["optional-dependencies"]) - left_out == set(locked_extras())
