@@ -75,7 +75,7 @@ class TlsConfig:
         server_trust_cert_path.
       server_trust_cert_path: certificates of the authorities that peers' certificates are from.
       server_sni_path: not a key of RocketMQ. A folder with a folder for each further name that
-        clients may ask for (SNI), such as `mq.example.org/fullchain.pem` and `…/privkey.pem`.
+        clients may ask for (SNI), such as `mq.example/fullchain.pem` and `…/privkey.pem`.
       client_key_path, client_key_password, client_cert_path: of connections to other servers, for
         those that ask for a certificate.
       auth_server: whether certificates of other servers are verified; false: any is accepted.

@@ -32,7 +32,7 @@ _TIMEOUT_S: Final = 3.0
 app = typer.Typer(
     no_args_is_help=True,
     help="Make certificates for TLS: a private authority, servers, clients; look at certificates.",
-    epilog="Example: trocket tls init /etc/rocketmq/tls --host mq.example.org --host 10.0.0.7",
+    epilog="Example: trocket tls init /etc/rocketmq/tls --host mq.example --host 10.0.0.7",
 )
 
 Folder = Annotated[

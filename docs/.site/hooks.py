@@ -44,9 +44,6 @@ WIDE_PAGES = (
 )
 """Pages whose tables need the space of the table of contents."""
 
-PLACEHOLDER = "https://example.org/"
-"""The beginning of an address in pyproject.toml that is not filled in."""
-
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -59,9 +56,10 @@ def on_config(config: Any) -> Any:
     package.mkdir()
     for part in PARTS:
         (package / part).symlink_to(ROOT / part)
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    if not urls["Source"].startswith(PLACEHOLDER):
-        config.repo_url, config.site_url = urls["Source"], urls["Documentation"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if project["urls"]:  # empty until the project has an address
+        config.repo_url = project["urls"]["Source"]
+        config.site_url = project["urls"]["Documentation"]
     python = config.plugins["mkdocstrings"].config.handlers["python"]
     python["paths"] = [folder.name]
     return config

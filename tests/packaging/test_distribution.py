@@ -125,6 +125,13 @@ def test_the_sdist_holds_what_the_wheel_is_made_of(built: Built) -> None:
     assert not any(name.startswith("tests") for name in names)
 
 
+def test_the_sdist_names_no_address_that_is_none(built: Built) -> None:
+    with tarfile.open(built.sdist) as sdist:
+        texts = {each.name: sdist.extractfile(each) for each in sdist if each.isfile()}
+        found = [name for name, text in texts.items() if text and b"example.org" in text.read()]
+    assert found == []
+
+
 def test_the_client_brings_few_packages(installed: Installed) -> None:
     assert "trocket" in installed.base
     assert len(installed.base) <= PACKAGES_MAX, installed.base

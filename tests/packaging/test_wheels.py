@@ -38,6 +38,9 @@ SIZE_MAX = 2_000_000
 INSTALLED_MAX = 5_000_000
 """Bytes that it takes after an installation, with byte code: as much as aiokafka."""
 
+PLACEHOLDER = b"example.org"
+"""A name that belongs to no one: in a wheel it would be taken for an address of the project."""
+
 SERVERS = {
     "auth",
     "broker",
@@ -164,6 +167,13 @@ def test_each_wheel_is_named_for_what_it_is(dist: Path) -> None:
     for name in wanted:
         has_extension = any(each.endswith(".so") for each in modules(dist / name))
         assert has_extension == (name == native)
+
+
+def test_no_wheel_has_an_address_that_is_none(dist: Path) -> None:
+    for path in dist.iterdir():
+        with zipfile.ZipFile(path) as wheel:
+            found = [name for name in wheel.namelist() if PLACEHOLDER in wheel.read(name)]
+        assert found == [], path.name
 
 
 def test_the_wheel_of_the_client_has_no_server_and_the_same_files_as_the_whole(dist: Path) -> None:
