@@ -5,7 +5,7 @@ The public names are loaded when they are first used, so `import trocket` costs 
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the one place: deploy/version.py writes it where it is repeated
 
 __all__ = [
     "AccessDeniedError",
