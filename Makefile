@@ -154,13 +154,16 @@ audit: $(RELEASE)
 	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCK) $(ARGS)
 
 # Of an environment, because licences and the graph of dependencies are in the installed packages.
+# The version is not in pyproject.toml, so it is written into a copy.
 sbom: $(RELEASE)
 	rm -rf $(TOOLS)/locked
 	$(BIN)/python -m venv --without-pip $(TOOLS)/locked
 	$(TOOLS)/bin/uv pip install --quiet --python $(TOOLS)/locked/bin/python \
 		--require-hashes --requirement $(LOCK)
 	mkdir -p dist
-	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+	version=$$($(BIN)/python deploy/version.py) && sed "s/^dynamic = \[\"version\"\]/version = \"$$version\"/" \
+		pyproject.toml >$(TOOLS)/pyproject.toml
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject $(TOOLS)/pyproject.toml --mc-type application \
 		--output-reproducible --output-file dist/trocket.cdx.json $(TOOLS)/locked/bin/python
 
 release: $(RELEASE)
