@@ -11,6 +11,8 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -174,3 +176,12 @@ def test_there_is_a_wheel_for_each_python_that_the_package_is_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     named = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["project"]["classifiers"]))
     assert project["tool"]["cibuildwheel"]["build"] == [f"cp3{minor}-*" for minor in named]
+
+
+def test_linux_has_wheels_with_glibc_and_musl_for_both_processors() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = project["tool"]["cibuildwheel"]
+    assert declared["linux"]["archs"] == ["x86_64", "aarch64"]
+    for libc, processor in product(("manylinux", "musllinux"), declared["linux"]["archs"]):
+        name = f"cp311-{libc}_{processor}"
+        assert [each for each in declared["skip"] if fnmatch(name, each)] == [], name
