@@ -12,7 +12,7 @@
 #   make chaos   official clients under faults for MINUTES, with a page, build/chaos.html
 #   make bench   the rate of sends to the broker over loopback
 #   make pipeline  the demo of a Spark job: broker, data and stream (Java 17)
-#   make docs    the documentation, in site/
+#   make docs    the documentation, in site/; with VERSION=0.2 in build/site/0.2, beside others
 #   make wheel   a wheel for every Python and platform, without the C extension, in dist/
 #   make wheel-native  one with the C extension, for this Python and platform (C compiler)
 #   make wheel-client  one of trocket-client, the client alone, for every Python and platform
@@ -37,6 +37,8 @@ TOOLS := .venv/release
 RELEASE := $(TOOLS)/.ready
 RELEASE_TOOLS := build==1.6.1 cyclonedx-bom==7.5.0 pip-audit==2.10.1 sigstore==4.5.1 twine==7.0.0 uv==0.13.9
 LOCK := deploy/requirements.txt
+# A folder for each version of the pages; `make docs` empties site/.
+SITES := build/site
 # What a machine with servers and clients may have: all extras but those for Spark and for work on
 # trocket itself.
 LOCKED := cli compression console grpc opentelemetry otlp tls
@@ -115,8 +117,16 @@ bench: $(TEST)
 pipeline: $(SPARK)
 	@exec $(BIN)/trocket pipeline trades_ohlc --demo $(ARGS)
 
+# One site, or with VERSION one beside those of other versions, with a list of them on each page.
 docs: $(DOCS)
+# By the command line alone: an environment may have a VERSION of something else.
+ifeq ($(origin VERSION),command line)
+	NO_MKDOCS_2_WARNING=1 TROCKET_DOCS_VERSION=$(VERSION) $(BIN)/mkdocs build --strict \
+		--site-dir $(SITES)/$(VERSION) $(ARGS)
+	$(BIN)/python docs/.site/versions.py $(SITES)
+else
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+endif
 
 # In an own folder first: a wheel of an earlier `make` would hide that none was made.
 WHEEL := $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .

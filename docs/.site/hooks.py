@@ -6,6 +6,7 @@ Searching all of it takes a minute; a folder with links to the documented parts,
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import tomllib
@@ -44,6 +45,9 @@ WIDE_PAGES = (
 )
 """Pages whose tables need the space of the table of contents."""
 
+VERSION_SWITCH = "TROCKET_DOCS_VERSION"
+"""The environment variable with the version whose site is built beside those of others."""
+
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -57,9 +61,13 @@ def on_config(config: Any) -> Any:
     for part in PARTS:
         (package / part).symlink_to(ROOT / part)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    version = os.environ.get(VERSION_SWITCH)
+    if version:
+        config.extra["version"] = {"provider": "mike"}  # whose list versions.py writes
     if project["urls"]:  # empty until the project has an address
         config.repo_url = project["urls"]["Source"]
-        config.site_url = project["urls"]["Documentation"]
+        site = project["urls"]["Documentation"].rstrip("/")
+        config.site_url = f"{site}/{version}/" if version else f"{site}/"
     python = config.plugins["mkdocstrings"].config.handlers["python"]
     python["paths"] = [folder.name]
     return config
