@@ -1,0 +1,165 @@
+"""The part `process` of `bench/scale_namesrv.py`: a name server process, and real sockets."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from trocket.bench.crowd_peer import Peer
+from trocket.bench.kit import resident_mb
+from trocket.bench.scale_curve import Curve, Point
+from trocket.bench.scale_namesrv_peers import (
+    CLIENTS,
+    CONNECTIONS_MAX,
+    DECADES,
+    VERSIONS,
+    Broker,
+    Size,
+    route_question,
+)
+from trocket.common.machine import FILES_RESERVE
+from trocket.interop.trocket_peer import TrocketPair
+from trocket.interop.usage import cpu_seconds
+from trocket.remoting.codec import decode_frame
+
+BROKERS: Final = 1_000
+TOPICS: Final = 100
+"""Of each broker."""
+FEW_BROKERS: Final = 10
+"""While the number of clients varies."""
+CONNECTING_MAX: Final = 32
+"""Clients that connect at a time."""
+REST_S: Final = 1.0
+"""Before the process is watched: what follows from connecting is over."""
+ROUNDS: Final = 3
+"""For one point; the clock of a process has steps of 10 ms."""
+KEYS: Final = {"connectionsMax": CONNECTIONS_MAX, "connectionsPerAddressMax": CONNECTIONS_MAX}
+
+
+def sockets_max() -> int:
+    """Connections that this process may open, and a server with the same limit takes."""
+    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FILES_RESERVE, 1)
+
+
+@dataclass
+class Crowd:
+    """Connections of this process to a name server process."""
+
+    address: str
+    pid: int
+    nursery: trio.Nursery
+    peers: list[Peer] = field(default_factory=list)
+
+    async def grow(self, number: int, frame: bytes) -> None:
+        """Connect until there is this number of connections; a request is answered on each."""
+        limit = trio.CapacityLimiter(CONNECTING_MAX)
+
+        async def connect() -> None:
+            async with limit:
+                peer = await Peer.connect(self.address, self.nursery)
+                await ask(peer, frame)
+                self.peers.append(peer)
+
+        async with trio.open_nursery() as connecting:
+            for _ in range(number - len(self.peers)):
+                connecting.start_soon(connect)
+
+    async def cpu_us(self, frames: list[bytes], requests: int) -> float:
+        """CPU time of the process for a request, in microseconds; they come one by one."""
+        begin_s = cpu_seconds(self.pid)
+        for number in range(requests):
+            await ask(self.peers[0], frames[number % len(frames)])
+        return (cpu_seconds(self.pid) - begin_s) / requests * 1e6
+
+
+async def ask(peer: Peer, frame: bytes) -> None:
+    """Send a request. Raises: RuntimeError: it is refused."""
+    request = decode_frame(frame)
+    answer = await peer.ask(request.code, request.ext_fields, request.body)
+    if answer.code:
+        raise RuntimeError(f"request {request.code}: {answer.remark}")
+
+
+async def process(size: Size) -> list[Curve]:
+    """A name server process with more and more clients, and one with more and more brokers."""
+    curves: list[Curve] = []
+    for measure in (_clients, _brokers):
+        with tempfile.TemporaryDirectory(prefix="trocket-scale-") as folder:
+            servers = TrocketPair(Path(folder), namesrv_keys=KEYS)
+            servers.start_namesrv()
+            try:
+                async with trio.open_nursery() as nursery:
+                    crowd = Crowd(servers.namesrv_address, servers.pids[0], nursery)
+                    curves += await measure(crowd, size)
+                    nursery.cancel_scope.cancel()
+            finally:
+                servers.close()
+    return curves
+
+
+async def _clients(crowd: Crowd, size: Size) -> list[Curve]:
+    for number in range(FEW_BROKERS):
+        broker = Broker(number, 2)
+        peer = await Peer.connect(crowd.address, crowd.nursery)
+        for frame in broker.whole():
+            await ask(peer, frame)
+    empty_mb = resident_mb(crowd.pid)
+    route = route_question("topic-0")
+    grown, idle, joined, answers = [], [], [], []
+    last = min(sockets_max() - FEW_BROKERS, CLIENTS, size.most)
+    for number in sorted({max(last // 10**each, 1) for each in range(DECADES + 1)}):
+        more, begin_s = number - len(crowd.peers), cpu_seconds(crowd.pid)
+        await crowd.grow(number, route)
+        joined.append(Point.of(number, [(cpu_seconds(crowd.pid) - begin_s) / more * 1e6]))
+        await trio.sleep(min(REST_S, size.idle_s))
+        grown.append(Point.of(number, [resident_mb(crowd.pid) - empty_mb]))
+        begin_s = cpu_seconds(crowd.pid)
+        await trio.sleep(size.idle_s)
+        spent_s = cpu_seconds(crowd.pid) - begin_s
+        idle.append(Point.of(number, [100 * spent_s / size.idle_s]))
+        costs = [await crowd.cpu_us([route], size.requests) for _ in range(ROUNDS)]
+        answers.append(Point.of(number, costs))
+    return [
+        Curve("process: connections", "clients", "MB", 1, tuple(grown)),
+        Curve("process: all clients idle", "clients", "% of a core", 1, tuple(idle)),
+        Curve("process: a client connects and asks 105", "clients", "us", 0, tuple(joined)),
+        Curve("process: 105, of 10 brokers", "clients", "us", 0, tuple(answers)),
+    ]
+
+
+async def _brokers(crowd: Crowd, size: Size) -> list[Curve]:
+    topics = min(TOPICS, size.most)
+    first = Broker(0, topics)
+    empty_mb = resident_mb(crowd.pid)
+    grown, joined = [], []
+    asked: dict[str, list[Point]] = {}
+    for number in size.decades(BROKERS):
+        more, begin_s = range(len(crowd.peers), number), cpu_seconds(crowd.pid)
+        for each in more:
+            peer = await Peer.connect(crowd.address, crowd.nursery)
+            for frame in Broker(each, topics).whole():
+                await ask(peer, frame)
+            crowd.peers.append(peer)
+        joined.append(Point.of(number, [(cpu_seconds(crowd.pid) - begin_s) / len(more) * 1e6]))
+        grown.append(Point.of(number, [resident_mb(crowd.pid) - empty_mb]))
+        for what, frames in {
+            "322, unchanged": [first.version_query()],
+            "904": [first.heartbeat()],
+            "103, all of 100 topics, again": first.whole(),
+            "103, one topic of 100, changed": [first.one_topic(each) for each in range(VERSIONS)],
+        }.items():
+            costs = [await crowd.cpu_us(frames, size.requests) for _ in range(ROUNDS)]
+            asked.setdefault(what, []).append(Point.of(number, costs))
+    return [
+        Curve("process: table and connections", "brokers", "MB", 1, tuple(grown)),
+        Curve("process: a broker joins with 100 topics", "brokers", "us", 0, tuple(joined)),
+        *(
+            Curve(f"process: {what}", "brokers", "us", 0, tuple(points))
+            for what, points in asked.items()
+        ),
+    ]
