@@ -1,16 +1,16 @@
-"""Values that go into and come out of the route table.
+"""Values that go into and come out of the route table, and its table of live brokers.
 
 Java counterparts: RocketMQ 5.3.3 namesrv/routeinfo/RouteInfoManager.java (BrokerAddrInfo,
-BrokerLiveInfo, BrokerStatusChangeInfo), RegisterBrokerResult.java.
+BrokerLiveInfo, BrokerStatusChangeInfo, brokerLiveTable), RegisterBrokerResult.java.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..remoting.bodies import DataVersion, TopicConfig
+from ..remoting.bodies import BrokerData, DataVersion, TopicConfig
 
 MASTER_ID = 0
 """The broker id of a master; slaves have greater ones. Source: RocketMQ MixAll.MASTER_ID."""
@@ -143,6 +143,86 @@ class BrokerGroup:
     zone_name: str | None = None
     enable_acting_master: bool = False
 
+    def data(self) -> BrokerData:
+        """The group as routes and the list of brokers show it."""
+        return BrokerData(
+            cluster=self.cluster,
+            broker_name=self.broker_name,
+            broker_addrs=dict(self.broker_addrs),
+            zone_name=self.zone_name,
+            enable_acting_master=self.enable_acting_master,
+        )
+
     def has_master(self) -> bool:
         """Whether the broker of the smallest id is a master."""
         return min(self.broker_addrs) <= MASTER_ID
+
+
+def min_broker_id_change(
+    group: BrokerGroup, offline_broker_addr: str | None, ha_broker_addr: str | None
+) -> MinBrokerIdChange:
+    """The change: for all remaining brokers after a removal, for the others after an addition."""
+    addrs = group.broker_addrs
+    min_id = min(addrs)
+    if offline_broker_addr is not None or len(addrs) == 1:
+        notified = tuple(addrs.values())
+    else:
+        notified = tuple(address for broker_id, address in addrs.items() if broker_id != min_id)
+    return MinBrokerIdChange(
+        group.broker_name, min_id, addrs[min_id], offline_broker_addr, ha_broker_addr, notified
+    )
+
+
+class LiveBrokers:
+    """The live brokers by address, oldest first, and by connection.
+
+    RocketMQ's name server scans all brokers when a connection ends, a client's included.
+
+    Invariant: the index by connection is exactly the inverse of the table.
+    """
+
+    def __init__(self) -> None:
+        self._table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        # By identity, which is valid as long as the table refers to the connection.
+        self._by_channel: dict[int, dict[BrokerAddrInfo, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, addr_info: BrokerAddrInfo) -> bool:
+        return addr_info in self._table
+
+    def __getitem__(self, addr_info: BrokerAddrInfo) -> BrokerLiveInfo:
+        return self._table[addr_info]
+
+    def get(self, addr_info: BrokerAddrInfo) -> BrokerLiveInfo | None:
+        """The state of a broker; None: it is not alive."""
+        return self._table.get(addr_info)
+
+    def items(self) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
+        """All live brokers; they must not change meanwhile."""
+        return iter(self._table.items())
+
+    def of_channel(self, channel: object) -> list[BrokerAddrInfo]:
+        """The brokers whose last registration came on a connection."""
+        return list(self._by_channel.get(id(channel), ()))
+
+    def put(self, addr_info: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
+        """Set the state of a broker, with its connection."""
+        before = self._table.get(addr_info)
+        if before is None or before.channel is not live.channel:
+            self._leave_channel(addr_info, before)
+            self._by_channel.setdefault(id(live.channel), {})[addr_info] = None
+        self._table[addr_info] = live
+
+    def remove(self, addr_info: BrokerAddrInfo) -> None:
+        """Remove a broker; an unknown one is ignored."""
+        self._leave_channel(addr_info, self._table.pop(addr_info, None))
+
+    def _leave_channel(self, addr_info: BrokerAddrInfo, live: BrokerLiveInfo | None) -> None:
+        if live is None:
+            return
+        others = self._by_channel[id(live.channel)]
+        del others[addr_info]
+        if not others:
+            del self._by_channel[id(live.channel)]

@@ -27,7 +27,6 @@ from ..remoting.bodies import (
     ClusterInfo,
     DataVersion,
     QueueData,
-    TopicConfig,
     TopicRouteData,
 )
 from ..remoting.errors import RequestRefused
@@ -48,11 +47,13 @@ from .registration import (
     BrokerGroup,
     BrokerLiveInfo,
     BrokerRegistration,
+    LiveBrokers,
     MinBrokerIdChange,
     RegisterBrokerResult,
     Removal,
+    min_broker_id_change,
 )
-from .topic_table import TOPICS_PER_STEP, TopicTable
+from .topic_table import TOPICS_PER_STEP, TopicTable, queue_data_of
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class RouteInfoManager:
         self.topics = TopicTable()
         self._groups: dict[str, BrokerGroup] = {}
         self._clusters: dict[str, set[str]] = {}
-        self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self._live = LiveBrokers()
         self._filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         self._duplicates = DuplicateBrokers()
         self.removed: Counter[str] = Counter()
@@ -121,14 +122,8 @@ class RouteInfoManager:
             self.remove_brokers([addr_info])
             return RegisterBrokerResult()
         self._check_first(registration, group)
-        if group is None:
-            group = BrokerGroup(registration.cluster_name, name)
-            self._groups[name] = group
-            self._clusters.setdefault(registration.cluster_name, set()).add(name)
-        group.enable_acting_master = bool(registration.enable_acting_master)
-        group.zone_name = registration.zone_name
-        is_first = self._put_address(group, registration, channel, now_ms)
-        live = self._live[addr_info] = BrokerLiveInfo(
+        group, is_first = self._update_group(group, registration, channel, now_ms)
+        live = BrokerLiveInfo(
             name,
             now_ms,
             _heartbeat_timeout_ms(registration.heartbeat_timeout_ms),
@@ -136,12 +131,13 @@ class RouteInfoManager:
             channel,
             registration.ha_server_addr,
         )
+        self._live.put(addr_info, live)
         if before is None:
             _log_registered(addr_info, name, registration.broker_id)
         self._update_filter_servers(addr_info, registration)
         change = None
         if registration.broker_id < min_id_before:
-            change = _min_broker_id_change(group, None, registration.ha_server_addr)
+            change = min_broker_id_change(group, None, registration.ha_server_addr)
         result = self._result(registration, group, change)
         steps = self._update_topics(registration, group, before, is_first, delete_missing_topics)
         for _ in steps:
@@ -206,6 +202,23 @@ class RouteInfoManager:
                 },
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
+
+    def _update_group(
+        self,
+        group: BrokerGroup | None,
+        registration: BrokerRegistration,
+        channel: object,
+        now_ms: int,
+    ) -> tuple[BrokerGroup, bool]:
+        """Set what a registration tells of its group. Returns: it, and what `_put_address` does."""
+        if group is None:
+            cluster, name = registration.cluster_name, registration.broker_name
+            group = self._groups[name] = BrokerGroup(cluster, name)
+            self._clusters.setdefault(cluster, set()).add(name)
+        group.enable_acting_master = bool(registration.enable_acting_master)
+        group.zone_name = registration.zone_name
+        is_first = self._put_address(group, registration, channel, now_ms)
+        return group, is_first
 
     def _put_address(
         self, group: BrokerGroup, registration: BrokerRegistration, channel: object, now_ms: int
@@ -277,7 +290,7 @@ class RouteInfoManager:
             # Missing topics are added even if the version is unchanged, because all parts of a
             # split registration may have the same version.
             if changed or name not in self.topics.queues(topic.topic_name):
-                queue_data = _queue_data(name, topic, keep)
+                queue_data = queue_data_of(name, topic, keep)
                 if self.topics.queues(topic.topic_name).get(name) != queue_data:
                     self.topics.put(topic.topic_name, queue_data)
         if changed:
@@ -342,7 +355,7 @@ class RouteInfoManager:
     def channel_closed(self, channel: object) -> Removal:
         """Remove the brokers whose last registration came on a closed connection."""
         self._duplicates.channel_closed(channel)
-        lost = [a for a, live in self._live.items() if live.channel is channel]
+        lost = self._live.of_channel(channel)
         return self._counted("connection_closed", self.remove_brokers(lost))
 
     def expire(self, *, now_ms: int) -> Removal:
@@ -395,14 +408,14 @@ class RouteInfoManager:
         left = [(self._groups[name], address) for name, address in offline.items()
                 if name in self._groups]  # fmt: skip
         changes = tuple(
-            _min_broker_id_change(group, address, None)
+            min_broker_id_change(group, address, None)
             for group, address in left
             if group.enable_acting_master
         )
         return Removal(tuple(gone), tuple(channels), changes)
 
     def _forget(self, addr_info: BrokerAddrInfo) -> None:
-        self._live.pop(addr_info, None)
+        self._live.remove(addr_info)
         self._filter_servers.pop(addr_info, None)
 
     def _remove_group(self, group: BrokerGroup) -> None:
@@ -441,8 +454,9 @@ class RouteInfoManager:
         if not cluster_name:
             self.topics.remove_topic(topic)
             return
-        for broker_name in self._clusters.get(cluster_name, ()):
-            self.topics.remove(topic, broker_name)
+        for broker_name in list(self.topics.queues(topic)):
+            if self._groups[broker_name].cluster == cluster_name:
+                self.topics.remove(topic, broker_name)
 
     def wipe_write_perm(self, broker_name: str) -> Steps[int]:
         """Make all queues of a broker read-only, until its topics change or it registers anew.
@@ -480,7 +494,7 @@ class RouteInfoManager:
         filter_servers: dict[str, list[str]] = {}
         for name, queue_data in queues.items():
             group = self._groups[name]
-            data = _broker_data(group)
+            data = group.data()
             for address in group.broker_addrs.values() if self._filter_servers else ():
                 servers = self._filter_servers.get(BrokerAddrInfo(group.cluster, address))
                 if servers is not None:
@@ -499,7 +513,7 @@ class RouteInfoManager:
     def cluster_info(self) -> ClusterInfo:
         """All brokers, by name and by cluster."""
         return ClusterInfo(
-            broker_addr_table={name: _broker_data(group) for name, group in self._groups.items()},
+            broker_addr_table={name: group.data() for name, group in self._groups.items()},
             cluster_addr_table={name: sorted(names) for name, names in self._clusters.items()},
         )
 
@@ -540,45 +554,10 @@ def _heartbeat_timeout_ms(wanted_ms: int | None) -> int:
     return min(max(wanted_ms, HEARTBEAT_TIMEOUT_MS_MIN), HEARTBEAT_TIMEOUT_MS_MAX)
 
 
-def _queue_data(broker_name: str, topic: TopicConfig, keep_perm: int) -> QueueData:
-    return QueueData(
-        broker_name=broker_name,
-        read_queue_nums=topic.read_queue_nums,
-        write_queue_nums=topic.write_queue_nums,
-        perm=topic.perm & keep_perm,
-        topic_sys_flag=topic.topic_sys_flag,
-    )
-
-
-def _broker_data(group: BrokerGroup) -> BrokerData:
-    return BrokerData(
-        cluster=group.cluster,
-        broker_name=group.broker_name,
-        broker_addrs=dict(group.broker_addrs),
-        zone_name=group.zone_name,
-        enable_acting_master=group.enable_acting_master,
-    )
-
-
 def _show_acting_master(data: BrokerData, queue_data: QueueData) -> None:
     """Show the slave of the smallest id as master, unless its queues are writable."""
     if not queue_data.perm & PERM_WRITE:
         data.broker_addrs[MASTER_ID] = data.broker_addrs.pop(min(data.broker_addrs))
-
-
-def _min_broker_id_change(
-    group: BrokerGroup, offline_broker_addr: str | None, ha_broker_addr: str | None
-) -> MinBrokerIdChange:
-    """The change: for all remaining brokers after a removal, for the others after an addition."""
-    addrs = group.broker_addrs
-    min_id = min(addrs)
-    if offline_broker_addr is not None or len(addrs) == 1:
-        notified = tuple(addrs.values())
-    else:
-        notified = tuple(address for broker_id, address in addrs.items() if broker_id != min_id)
-    return MinBrokerIdChange(
-        group.broker_name, min_id, addrs[min_id], offline_broker_addr, ha_broker_addr, notified
-    )
 
 
 def _log_renamed(broker: BrokerAddrInfo, before: str, name: str) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from ..common.steps import Steps, in_parts
 from ..remoting import fastjson
-from ..remoting.bodies import QueueData, out_of_range
+from ..remoting.bodies import QueueData, TopicConfig, out_of_range
 from ..remoting.errors import LocalProtocolError
 from ..remoting.names import is_name
 from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX
@@ -24,6 +24,17 @@ logger = logging.getLogger(__name__)
 
 TOPICS_PER_STEP: Final = 2_000
 """Topics of a broker that are added or changed per step, some 4 ms."""
+
+
+def queue_data_of(broker_name: str, topic: TopicConfig, keep_perm: int) -> QueueData:
+    """The queues of a topic on a broker; of its permission only some bits."""
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & keep_perm,
+        topic_sys_flag=topic.topic_sys_flag,
+    )
 
 
 class TopicTable:
@@ -152,8 +163,7 @@ class TopicTable:
             return False
         self._pair_count -= 1
         if not brokers:
-            del self._queues[topic]
-            self._mapping_count -= len(self._mappings.pop(topic, ()))
+            self._drop(topic)
         topics = self._topics_by_broker[broker_name]
         topics.pop(topic, None)
         if not topics:
@@ -179,10 +189,13 @@ class TopicTable:
             brokers = table[topic]
             del brokers[broker_name]
             if not brokers:
-                del table[topic]
+                self._drop(topic)
         self._pair_count -= len(gone)
-        for topic in [topic for topic in self._mappings if topic not in table]:
-            self._mapping_count -= len(self._mappings.pop(topic))
+
+    def _drop(self, topic: str) -> None:
+        """Remove a topic that has no broker any more, with its mappings."""
+        del self._queues[topic]
+        self._mapping_count -= len(self._mappings.pop(topic, ()))
 
     def change_perm(self, broker_name: str, *, keep: int, add: int) -> Steps[int]:
         """Set the permission of all queues of a broker to `(perm & keep) | add`, in steps.
