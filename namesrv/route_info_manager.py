@@ -53,7 +53,7 @@ from .registration import (
     Removal,
     min_broker_id_change,
 )
-from .topic_table import TOPICS_PER_STEP, TopicTable, queue_data_of
+from .topic_table import TOPICS_PER_STEP, SharedQueueData, TopicTable, queue_data_of, share
 
 logger = logging.getLogger(__name__)
 
@@ -284,6 +284,7 @@ class RouteInfoManager:
                 self.topics.remove_broker(name, missing)
         changed = is_first or before is None or before.data_version != registration.data_version
         keep = ~PERM_WRITE if is_prime_slave and group.enable_acting_master else -1
+        shared: SharedQueueData = {}
         for count, topic in enumerate(registration.topics, 1):
             if count % TOPICS_PER_STEP == 0:
                 yield
@@ -292,7 +293,7 @@ class RouteInfoManager:
             if changed or name not in self.topics.queues(topic.topic_name):
                 queue_data = queue_data_of(name, topic, keep)
                 if self.topics.queues(topic.topic_name).get(name) != queue_data:
-                    self.topics.put(topic.topic_name, queue_data)
+                    self.topics.put(topic.topic_name, share(shared, queue_data))
         if changed:
             for topic_name, mapping in registration.queue_mappings.items():
                 bname = mapping.get("bname")

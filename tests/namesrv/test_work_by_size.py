@@ -12,6 +12,7 @@ import pytest
 
 from trocket.common.steps import at_once
 from trocket.namesrv import route_info_manager
+from trocket.namesrv.limits import QUEUE_DATA_MAX, TOPICS_MAX
 from trocket.namesrv.registration import BrokerLiveInfo
 from trocket.namesrv.route_info_manager import RouteInfoManager
 from trocket.namesrv.topic_table import TopicTable
@@ -121,3 +122,33 @@ def test_a_topic_that_is_deleted_in_a_cluster_looks_up_only_its_brokers(brokers)
     routes.delete_topic("T", "C")
     assert 0 < CountedName.looked_up["all"] < FEW
     assert list(routes.topics.queues("T")) == ["other"]
+
+
+def test_brokers_share_the_names_of_topics_and_a_broker_its_equal_queue_data():
+    routes = RouteInfoManager()
+    for name in ("a", "b"):
+        register(routes, name, ("topic-1", "topic-2"))
+    table = routes.topics
+    known = {id(topic) for topic in table.topics()}
+    for name in ("a", "b"):
+        assert {id(topic) for topic in table.topics_of_broker(name)} == known
+        assert table.queues("topic-1")[name] is table.queues("topic-2")[name]
+    at_once(routes.wipe_write_perm("a"))
+    assert table.queues("topic-1")["a"] is table.queues("topic-2")["a"]
+    assert table.queues("topic-1")["a"].perm == 4
+    assert table.queues("topic-1")["b"].perm == 6
+
+
+def test_the_name_of_a_topic_is_kept_no_longer_than_the_topic():
+    table = TopicTable()
+    for _ in range(2):
+        assert table.put("T", QueueData(broker_name="a"))
+        assert table.put("T", QueueData(broker_name="b"))
+        table.remove("T", "a")
+        table.remove_broker("b")
+        assert (table.topics(), len(table)) == ([], 0)
+
+
+def test_a_thousand_brokers_with_ten_thousand_topics_each_fit():
+    assert QUEUE_DATA_MAX >= 1_000 * 10_000
+    assert TOPICS_MAX >= 10_000
