@@ -53,7 +53,7 @@ from .registration import (
     Removal,
     min_broker_id_change,
 )
-from .topic_table import TOPICS_PER_STEP, SharedQueueData, TopicTable, queue_data_of, share
+from .topic_table import TOPICS_PER_STEP, Form, SharedQueueData, TopicTable, queue_data_of, share
 
 logger = logging.getLogger(__name__)
 
@@ -211,6 +211,7 @@ class RouteInfoManager:
         now_ms: int,
     ) -> tuple[BrokerGroup, bool]:
         """Set what a registration tells of its group. Returns: it, and what `_put_address` does."""
+        shown = None if group is None else group.data()
         if group is None:
             cluster, name = registration.cluster_name, registration.broker_name
             group = self._groups[name] = BrokerGroup(cluster, name)
@@ -218,6 +219,8 @@ class RouteInfoManager:
         group.enable_acting_master = bool(registration.enable_acting_master)
         group.zone_name = registration.zone_name
         is_first = self._put_address(group, registration, channel, now_ms)
+        if group.data() != shown:
+            self.topics.answers.clear()
         return group, is_first
 
     def _put_address(
@@ -307,6 +310,8 @@ class RouteInfoManager:
         if registration.filter_servers is None:
             return
         kept = tuple(filter(is_address, registration.filter_servers[:FILTER_SERVERS_MAX]))
+        if kept != self._filter_servers.get(addr_info, ()):
+            self.topics.answers.clear()
         if kept:
             self._filter_servers[addr_info] = kept
         else:
@@ -416,6 +421,7 @@ class RouteInfoManager:
         return Removal(tuple(gone), tuple(channels), changes)
 
     def _forget(self, addr_info: BrokerAddrInfo) -> None:
+        self.topics.answers.clear()
         self._live.remove(addr_info)
         self._filter_servers.pop(addr_info, None)
 
@@ -510,6 +516,18 @@ class RouteInfoManager:
             filter_server_table=filter_servers,
             topic_queue_mapping_by_broker=None if mappings is None else dict(mappings),
         )
+
+    def route_body(self, topic: str, form: Form) -> bytes | None:
+        """The text of `pick_up_topic_route_data`, kept until it changes; None: no broker has it."""
+        body = self.topics.answers.get(topic, form)
+        if body is not None:
+            return body
+        route = self.pick_up_topic_route_data(topic, support_acting_master=form.shows_acting)
+        if route is None:
+            return None
+        body = route.to_body(quote_int_keys=form.quotes_keys)
+        self.topics.answers.keep(topic, form, body)
+        return body
 
     def cluster_info(self) -> ClusterInfo:
         """All brokers, by name and by cluster."""

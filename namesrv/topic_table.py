@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,12 @@ logger = logging.getLogger(__name__)
 
 TOPICS_PER_STEP: Final = 2_000
 """Topics of a broker that are added or changed per step, some 4 ms."""
+
+ROUTES_SIZE_MAX: Final = 32 * 1024 * 1024
+"""Bytes of all kept routes: 10,000 topics of ten brokers each."""
+
+ROUTE_SIZE: Final = 300
+"""Bytes that a kept route needs besides its text."""
 
 SharedQueueData = dict[tuple[object, ...], QueueData]
 """The queue data of a broker by their values: most of its topics have equal ones."""
@@ -45,11 +51,67 @@ def queue_data_of(broker_name: str, topic: TopicConfig, keep_perm: int) -> Queue
     )
 
 
+class Form(NamedTuple):
+    """What a route's text depends on besides the tables.
+
+    Attributes:
+      shows_acting: a slave may be shown as an acting master.
+      quotes_keys: broker ids are strings.
+    """
+
+    shows_acting: bool
+    quotes_keys: bool
+
+
+class RouteAnswers:
+    """Written routes of topics, kept until what they show changes; the oldest are dropped first.
+
+    Thousands of clients ask for the same routes every 30 seconds, and a route of many brokers takes
+    some 3 us for each of them to write. RocketMQ's name server writes each answer anew.
+
+    Attributes:
+      size: bytes of all of them, about.
+    """
+
+    def __init__(self) -> None:
+        self._routes: dict[str, dict[Form, bytes]] = {}
+        self.size = 0
+
+    def get(self, topic: str, form: Form) -> bytes | None:
+        """The route of a topic; None: it is not kept."""
+        forms = self._routes.get(topic)
+        return None if forms is None else forms.get(form)
+
+    def keep(self, topic: str, form: Form, body: bytes) -> None:
+        """Keep a route that was not kept, unless it is too large."""
+        size = len(body) + ROUTE_SIZE
+        if size > ROUTES_SIZE_MAX:
+            return
+        while self.size + size > ROUTES_SIZE_MAX:
+            self.drop(next(iter(self._routes)))
+        self._routes.setdefault(topic, {})[form] = body
+        self.size += size
+
+    def drop(self, topic: str) -> None:
+        """Forget the routes of a topic that changes."""
+        forms = self._routes.pop(topic, None)
+        if forms is not None:
+            self.size -= sum(map(len, forms.values())) + ROUTE_SIZE * len(forms)
+
+    def clear(self) -> None:
+        """Forget all routes, because a broker changes."""
+        self._routes.clear()
+        self.size = 0
+
+
 class TopicTable:
     """Topics with the queues that each broker name has of them.
 
     Invariants: no topic without a broker, no mapping without its topic; the index by broker name
     is exactly the inverse of the table.
+
+    Attributes:
+      answers: written routes; a change of a topic drops its own.
     """
 
     def __init__(self) -> None:
@@ -62,6 +124,7 @@ class TopicTable:
         self._mappings: dict[str, dict[str, Mapping[str, object]]] = {}
         self._pair_count = 0
         self._mapping_count = 0
+        self.answers = RouteAnswers()
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -135,6 +198,7 @@ class TopicTable:
             self._topics_by_broker.setdefault(name, {})[self._names[topic]] = None
             self._pair_count += 1
         brokers[name] = queue_data
+        self.answers.drop(topic)
         return True
 
     def put_mapping(self, topic: str, broker_name: str, mapping: Mapping[str, object]) -> bool:
@@ -163,6 +227,7 @@ class TopicTable:
                 return False
             self._mapping_count += 1
         self._mappings.setdefault(topic, {})[broker_name] = mapping
+        self.answers.drop(topic)
         return True
 
     def remove(self, topic: str, broker_name: str) -> bool:
@@ -173,6 +238,7 @@ class TopicTable:
         brokers = self._queues.get(topic)
         if brokers is None or brokers.pop(broker_name, None) is None:
             return False
+        self.answers.drop(topic)
         self._pair_count -= 1
         if not brokers:
             self._drop(topic)
@@ -200,6 +266,7 @@ class TopicTable:
         for topic in gone:
             brokers = table[topic]
             del brokers[broker_name]
+            self.answers.drop(topic)
             if not brokers:
                 self._drop(topic)
         self._pair_count -= len(gone)
@@ -229,6 +296,7 @@ class TopicTable:
                 perm = old.perm & keep | add
                 if perm != old.perm:
                     # A new object, because routes that are being answered share the old one.
+                    self.answers.drop(topic)
                     brokers[broker_name] = share(shared, msgspec.structs.replace(old, perm=perm))
         return len(topics)
 

@@ -29,6 +29,7 @@ from ...remoting.response_codes import ResponseCode
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import MASTER_ID
 from ..route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG
+from ..topic_table import Form
 from .services import NamesrvServices
 
 APPLY_TOPIC_URL: Final = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
@@ -76,18 +77,31 @@ class TopicProcessors:
             if up_ms < config.wait_seconds_for_service * 1_000:
                 return request.answer(ResponseCode.SYSTEM_ERROR, "name server not ready")
         topic = header.topic
+        quote = request.version >= V4_9_4 or bool(header.accept_standard_json_only)
+        if config.order_message_enable or _zone_of(request.ext_fields):
+            body = self._special_route(topic, request.ext_fields, quote=quote)
+        else:
+            body = self._routes.route_body(topic, Form(config.support_acting_master, quote))
+        if body is not None:
+            return request.answer(body=body)
+        if config.cluster_test:
+            return Deferred(partial(self._route_elsewhere, request, topic))
+        return _no_route(request, topic)
+
+    def _special_route(
+        self, topic: str, ext_fields: Mapping[str, str], *, quote: bool
+    ) -> bytes | None:
+        """A route with the order configuration, or for a zone; None: there is none."""
+        config = self._config
         route = self._routes.pick_up_topic_route_data(
             topic, support_acting_master=config.support_acting_master
         )
         if route is None:
-            if config.cluster_test:
-                return Deferred(partial(self._route_elsewhere, request, topic))
-            return _no_route(request, topic)
+            return None
         if config.order_message_enable:
             route.order_topic_conf = self._services.kv.get(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
-        keep_zone(route, request.ext_fields)
-        quote = request.version >= V4_9_4 or bool(header.accept_standard_json_only)
-        return request.answer(body=route.to_body(quote_int_keys=quote))
+        keep_zone(route, ext_fields)
+        return route.to_body(quote_int_keys=quote)
 
     async def _route_elsewhere(self, request: RemotingCommand, topic: str) -> RemotingCommand:
         """Pass on the answer of the first name server of the other environment that knows a topic.
@@ -192,6 +206,13 @@ def _no_route(request: RemotingCommand, topic: str) -> RemotingCommand:
     return request.answer(ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
+def _zone_of(ext_fields: Mapping[str, str]) -> str:
+    """The zone that a client wants the brokers of; "": of all zones."""
+    if ext_fields.get(ZONE_MODE_FIELD, "").lower() != "true":
+        return ""
+    return ext_fields.get(ZONE_NAME_FIELD, "").strip()
+
+
 def keep_zone(route: TopicRouteData, ext_fields: Mapping[str, str]) -> None:
     """Leave only the brokers of the client's zone in a route, if the client requests that.
 
@@ -200,8 +221,8 @@ def keep_zone(route: TopicRouteData, ext_fields: Mapping[str, str]) -> None:
     Args:
       route: changed in place.
     """
-    zone = ext_fields.get(ZONE_NAME_FIELD, "").strip()
-    if not zone or ext_fields.get(ZONE_MODE_FIELD, "").lower() != "true":
+    zone = _zone_of(ext_fields)
+    if not zone:
         return
     kept: list[BrokerData] = []
     dropped: list[BrokerData] = []
