@@ -131,7 +131,7 @@ async def _by_other_brokers(size: Size) -> list[Curve]:
 async def routes(size: Size) -> list[Curve]:
     """Route answers."""
     measure = partial(cpu_us, round_s=size.round_s)
-    by_topics, by_others, by_owners = [], [], []
+    by_topics, by_others, by_owners, anew = [], [], [], []
     asked = [route_question("topic-0")]
     for topics in size.decades(TOPICS):
         server = Simulated()
@@ -145,11 +145,16 @@ async def routes(size: Size) -> list[Curve]:
         by_others.append(await measure(brokers, asking(server, Peer(), asked)))
         server = Simulated()
         await registered(server, [Broker(each, 2) for each in range(brokers)])
-        by_owners.append(await measure(brokers, asking(server, Peer(), asked)))
+        ask, owner = asking(server, Peer(), asked), Broker(0, 2)
+        by_owners.append(await measure(brokers, ask))
+        changes = [owner.one_topic(each) for each in range(VERSIONS)]
+        change = asking(server, owner.peer, changes)
+        anew.append(await measure(brokers, ask, before=change))
     return [
         _us("105, of 10 brokers", "topics of the cluster", 0, by_topics),
         _us("105, of 1 broker", "brokers without the topic", 0, by_others),
         _us("105", "brokers with the topic", 1, by_owners),
+        _us("105, the first after a change", "brokers with the topic", 1, anew),
     ]
 
 
