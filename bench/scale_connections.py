@@ -1,0 +1,122 @@
+"""What a broker's connections cost, by their number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from trocket.bench.frames import OPAQUE_FIRST
+from trocket.bench.kit import resident_mb, running
+from trocket.bench.scale_curve import Curve
+from trocket.bench.scale_meter import Caller, Curves, Pace, cpu_percent, cpu_s, probed, sizes
+from trocket.bench.scale_tables import (
+    BROKER_KEYS,
+    PROBE,
+    PROBE_QUEUES,
+    create_topics,
+    heartbeat,
+)
+from trocket.common.process import raise_open_files_limit
+from trocket.interop.trocket_peer import TrocketPair
+
+GROUP_SIZE: Final = 10
+"""Consumers of a group: each that joins is a notice to all others of it."""
+HEARTBEAT_S: Final = 30.0
+"""Between two heartbeats of a client, as clients of RocketMQ have it by default."""
+IN_FLIGHT: Final = 64
+"""Connections that wait for the answer to a heartbeat."""
+TICK_S: Final = 0.05
+
+
+class Crowd:
+    """Connected consumers, ten in a group, that do nothing but send heartbeats."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._callers: list[Caller] = []
+        self._frames: list[bytes] = []
+        self._next = 0
+
+    def grow(self, size: int) -> None:
+        """Connect more until there are `size`; each sends its first heartbeat."""
+        for number in range(len(self._callers), size):
+            caller = Caller(self._address)
+            beat = heartbeat(number, number // GROUP_SIZE, PROBE)
+            self._callers.append(caller)
+            self._frames.append(beat.frame(OPAQUE_FIRST))
+            caller.call(beat)
+
+    def close(self) -> None:
+        for caller in self._callers:
+            caller.socket.close()
+
+    def beat(self, count: int) -> None:
+        """Send `count` heartbeats, of one connection after the other, and take the answers."""
+        while count > 0:
+            some = self._places(min(count, IN_FLIGHT, len(self._callers)))
+            for place in some:
+                self._callers[place].socket.sendall(self._frames[place])
+            for place in some:
+                self._callers[place].receive(1)
+            count -= len(some)
+
+    def _places(self, count: int) -> Sequence[int]:
+        size, first = len(self._callers), self._next
+        self._next = (first + count) % size
+        return [place % size for place in range(first, first + count)]
+
+    def beat_as_usual(self, seconds: float) -> None:
+        """Send each connection's heartbeat once in 30 s, evenly spread, for some seconds."""
+        begin_s, done = time.perf_counter(), 0
+        while (passed_s := time.perf_counter() - begin_s) < seconds:
+            due = int(len(self._callers) * passed_s / HEARTBEAT_S)
+            if due > done:
+                self.beat(due - done)
+                done = due
+            time.sleep(TICK_S)
+
+
+def connections(most: int, folder: Path, pace: Pace) -> list[Curve]:
+    """A broker with up to `most` connections of consumers in groups of ten.
+
+    Both ends are on this machine, so each process needs a descriptor for each of them.
+    """
+    raise_open_files_limit()
+    curves = Curves("connections of the broker")
+    with running(TrocketPair(folder, broker_keys=BROKER_KEYS)) as cluster:
+        pid, address = cluster.pids[0], cluster.broker_address
+        with Caller(address) as caller:
+            create_topics(caller, [PROBE], PROBE_QUEUES)
+        bare_mb, known = resident_mb(pid), 0
+        crowd = Crowd(address)
+        try:
+            for size in sizes(most):
+                before_s = cpu_s(pid)
+                crowd.grow(size)
+                joined_us = (cpu_s(pid) - before_s) * 1e6 / (size - known)
+                known = size
+                curves.add("a connection with its first heartbeat", "µs CPU", 0, size, joined_us)
+                time.sleep(pace.rest_s)
+                crowd_mb = resident_mb(pid) - bare_mb
+                curves.add("memory above that of none", "MB", 1, size, crowd_mb)
+                _measure(curves, pid, address, crowd, size, pace)
+        finally:
+            crowd.close()
+    return curves.all()
+
+
+def _measure(curves: Curves, pid: int, address: str, crowd: Crowd, size: int, pace: Pace) -> None:
+    beats = max(pace.count, size)
+    costs = []
+    for _ in range(pace.rounds):
+        before_s = cpu_s(pid)
+        crowd.beat(beats)
+        costs.append((cpu_s(pid) - before_s) * 1e6 / beats)
+    curves.add("a heartbeat", "µs CPU", 0, size, costs)
+    curves.add("idle, without heartbeats", "% CPU", 1, size, cpu_percent(pid, pace.seconds))
+    found = probed(pid, address, PROBE, pace.seconds, crowd.beat_as_usual)
+    curves.add("with heartbeats and 50 sends a second", "% CPU", 1, size, found.cpu_percent)
+    curves.add("p99 of those sends", "ms", 0, size, found.p99_ms)
+    curves.add("slowest of those sends", "ms", 1, size, found.max_ms)

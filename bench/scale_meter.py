@@ -1,0 +1,242 @@
+"""Measures of the benchmarks of scale: CPU for each request, idle CPU, memory, pauses.
+
+Requests are sent as prepared frames over plain sockets, a number of them in flight, so that this
+process takes less CPU than the server that is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from trocket.bench.frames import ROCKETMQ_TYPE, build_frame
+from trocket.bench.kit import percentiles, socket_address
+from trocket.bench.load import FIRST_TIMEOUT_S, RECEIVE_SIZE_BYTES, connect
+from trocket.bench.scale_curve import Curve, Point
+from trocket.bench.send_probe import SendProbe
+from trocket.interop.usage import cpu_seconds
+
+IN_FLIGHT: Final = 32
+DECADE: Final = 10
+DECADES: Final = 3
+
+_START: Final = struct.Struct(">iB3s")  # length, header type, header length
+_BINARY: Final = struct.Struct(">hBhii")  # code, language, version, opaque, flag
+_SCHEDULER: Final = 2
+"""CPUCLOCK_SCHED in the kernel's numbers of clocks: all time that a process ran."""
+_ANSWER: Final = 1
+"""The bit of a header's flag that marks an answer."""
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process and all threads that it ever had, by the kernel's clock of it.
+
+    That counts nanoseconds, where /proc counts ticks of 10 ms.
+
+    Raises: PeerError: there is no such process.
+    """
+    try:
+        return time.clock_gettime(~pid << 3 | _SCHEDULER)
+    except OSError:  # another system, or no such process
+        return cpu_seconds(pid)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long and how often things are measured.
+
+    Attributes:
+      seconds: of each measurement over a time.
+      rest_s: before it; the checkpoint, after which queue files exist, comes after ten seconds.
+      count: requests of a round.
+      rounds: of each cost of a request, or of each start: the median, the smallest and the largest
+        stand in a point.
+      settle_s: after a request, until its consequences have been paid for.
+    """
+
+    seconds: float
+    rest_s: float
+    count: int
+    rounds: int
+    settle_s: float
+
+
+class Request(NamedTuple):
+    """A request: its code, its fields, and its body."""
+
+    code: int
+    fields: Mapping[str, object]
+    body: bytes = b""
+
+    def frame(self, opaque: int) -> bytes:
+        """The bytes to send."""
+        texts = {name: str(value) for name, value in self.fields.items()}
+        return build_frame(self.code, texts, self.body, opaque=opaque, serialize_type=ROCKETMQ_TYPE)
+
+
+class RefusedError(Exception):
+    """An answer had another code than success."""
+
+
+def sizes(most: int, *, least: int = 1) -> tuple[int, ...]:
+    """Sizes over three decades up to `most`, each a tenth of the next; none is below `least`."""
+    found = [most // DECADE**power for power in range(DECADES, -1, -1)]
+    return tuple(dict.fromkeys(max(each, least) for each in found))
+
+
+class Caller:
+    """One connection of a client.
+
+    Args:
+      address: HOST:PORT.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.socket: socket.socket = connect(socket_address(address), timeout_s=FIRST_TIMEOUT_S)
+        self._incoming = bytearray()
+        self._opaque = 0
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, requests: Iterable[Request]) -> int:
+        """Send requests without waiting for their answers; returns how many there were."""
+        frames = []
+        for request in requests:
+            self._opaque += 1
+            frames.append(request.frame(self._opaque))
+        self.socket.sendall(b"".join(frames))
+        return len(frames)
+
+    def receive(self, count: int) -> None:
+        """Wait for this number of answers; requests from the server are passed over.
+
+        Raises: RefusedError: an answer says no. OSError: the connection broke.
+        """
+        while count > 0:
+            for code, remark in _answers(self._incoming):
+                if code:
+                    raise RefusedError(f"code {code}: {remark}")
+                count -= 1
+            if count > 0:
+                data = self.socket.recv(RECEIVE_SIZE_BYTES)
+                if not data:
+                    raise ConnectionError("the server closed the connection")
+                self._incoming += data
+
+    def call(self, *requests: Request) -> None:
+        """Send requests and wait for all answers. Raises: as `receive`."""
+        self.receive(self.send(requests))
+
+    def call_all(self, requests: Iterable[Request], in_flight: int = IN_FLIGHT) -> None:
+        """The same for any number of requests, `in_flight` at a time. Raises: as `receive`."""
+        rest = iter(requests)
+        while some := list(islice(rest, in_flight)):
+            self.call(*some)
+
+
+def _answers(incoming: bytearray) -> Iterator[tuple[int, str]]:
+    """Remove the complete frames from the start; yield code and remark of those that answer."""
+    while len(incoming) >= _START.size:
+        length, kind, size = _START.unpack_from(incoming)
+        end = 4 + length
+        if len(incoming) < end:
+            return
+        head = bytes(incoming[_START.size : _START.size + int.from_bytes(size, "big")])
+        del incoming[:end]
+        if kind == ROCKETMQ_TYPE:
+            code, _, _, _, flag = _BINARY.unpack_from(head)
+            remark = repr(head[_BINARY.size :])
+        else:
+            fields = json.loads(head)
+            code, flag, remark = fields["code"], fields["flag"], str(fields.get("remark"))
+        if flag & _ANSWER:
+            yield code, remark
+
+
+def cpu_us(pid: int, caller: Caller, requests: Callable[[int], Request], pace: Pace) -> list[float]:
+    """Microseconds of a process's CPU for each request, in each round.
+
+    Args:
+      requests: makes the request of a number, 0 to `pace.count` - 1.
+    Raises: as `Caller.receive`.
+    """
+    found, count = [], pace.count
+    for _ in range(pace.rounds):
+        before_s = cpu_s(pid)
+        caller.call_all(map(requests, range(count)))
+        found.append((cpu_s(pid) - before_s) * 1e6 / count)
+    return found
+
+
+def cpu_percent(pid: int, seconds: float) -> float:
+    """Percent of one core that a process uses, measured for some seconds."""
+    before_s, begin_s = cpu_s(pid), time.perf_counter()
+    time.sleep(seconds)
+    return 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
+
+
+class Probed(NamedTuple):
+    """A broker with one producer, which sends 50 messages a second.
+
+    Attributes:
+      cpu_percent: of the broker, of one core.
+      p99_ms, max_ms: how long a send took.
+    """
+
+    cpu_percent: float
+    p99_ms: float
+    max_ms: float
+
+
+def probed(
+    pid: int, address: str, topic: str, seconds: float, meanwhile: Callable[[float], None] | None
+) -> Probed:
+    """Measure a broker while a producer sends to a topic with four queues.
+
+    Args:
+      meanwhile: called with `seconds`, which it must take; None: nothing else happens.
+    """
+    before_s, begin_s = cpu_s(pid), time.perf_counter()
+    with SendProbe(address, topic) as probe:
+        (meanwhile or time.sleep)(seconds)
+    share = 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
+    found = percentiles(probe.latencies_ms)
+    return Probed(share, found.p99, found.most)
+
+
+class Curves:
+    """Curves that grow by a point at each size.
+
+    Args:
+      per: names the number, as `Curve` has it.
+    """
+
+    def __init__(self, per: str) -> None:
+        self._per = per
+        self._known: dict[str, tuple[str, float]] = {}
+        self._points: dict[str, list[Point]] = {}
+
+    def add(
+        self, what: str, unit: str, grows_as: float, size: int, costs: float | Sequence[float]
+    ) -> None:
+        """Add a point; `what`, `unit` and `grows_as` as `Curve` has them."""
+        values = [costs] if isinstance(costs, (int, float)) else costs
+        self._known[what] = (unit, grows_as)
+        self._points.setdefault(what, []).append(Point.of(size, values))
+
+    def all(self) -> list[Curve]:
+        """The curves, in the order of their first points."""
+        return [
+            Curve(what, self._per, unit, grows_as, tuple(self._points[what]))
+            for what, (unit, grows_as) in self._known.items()
+        ]

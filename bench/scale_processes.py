@@ -1,0 +1,129 @@
+"""Messages per second of `trocket up --brokers N`, and what share of the CPU its load takes.
+
+    python -m trocket.bench.scale_processes 127.0.0.1:10911,127.0.0.1:10921 Scale 10
+
+is the load, a process: four connections to each broker with 64 sends of 128 bytes in flight. It
+prints a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import psutil
+import typer
+
+from trocket.bench.frames import SendTemplate
+from trocket.bench.kit import percentiles, running, socket_address
+from trocket.bench.load import Case, InFlight, Load, Tally
+from trocket.bench.scale_curve import Curve
+from trocket.bench.scale_meter import Caller, Curves, Pace, cpu_s
+from trocket.bench.scale_tables import create_topics
+from trocket.interop.process import LineProcess, PeerError
+from trocket.interop.trocket_peer import TrocketCluster
+
+TOPIC: Final = "Scale"
+QUEUES: Final = 4
+CONNECTIONS: Final = 4
+IN_FLIGHT: Final = 64
+WARM_UP_S: Final = 2.0
+PORT_STEP: Final = 10
+"""Between the ports of two brokers of `trocket up`."""
+LOAD_TIMEOUT_S: Final = 60.0
+
+
+def addresses_of(cluster: TrocketCluster, brokers: int) -> list[str]:
+    """HOST:PORT of each broker."""
+    host, port = socket_address(cluster.broker_address)
+    return [f"{host}:{port + PORT_STEP * number}" for number in range(brokers)]
+
+
+def processes(most: int, folder: Path, pace: Pace) -> list[Curve]:
+    """1, 2, … brokers up to `most`, each twice the one before, with one process as their load.
+
+    Raises: PeerError: the brokers or the load ended.
+    """
+    curves = Curves("broker processes")
+    count = 1
+    while count <= most:
+        options = ("--metrics-port", "0", "--brokers", str(count))
+        with running(TrocketCluster(folder / str(count), options=options)) as cluster:
+            addresses = addresses_of(cluster, count)
+            for address in addresses:
+                with Caller(address) as caller:
+                    create_topics(caller, [TOPIC], QUEUES)
+            _measure(curves, cluster, addresses, pace)
+            cluster.stop_broker()  # killed, it would leave its brokers to end a moment later
+        count *= 2
+    return curves.all()
+
+
+def _measure(curves: Curves, cluster: TrocketCluster, addresses: list[str], pace: Pace) -> None:
+    found: list[dict[str, float]] = []
+    for number in range(pace.rounds):
+        pids = _family(cluster.pids[0])
+        before_s = sum(map(cpu_s, pids))
+        command = [sys.executable, "-m", __name__, ",".join(addresses), TOPIC, str(pace.seconds)]
+        load = LineProcess(command, folder=cluster.folder, name=f"load-{number}")
+        try:
+            line = load.wait_line(
+                lambda line: line.startswith("{"), timeout_s=pace.seconds + LOAD_TIMEOUT_S
+            )
+        finally:
+            load.kill()
+        result = json.loads(line)
+        servers_s = sum(map(cpu_s, pids)) - before_s
+        share = result["cpu_s"] / (result["cpu_s"] + servers_s)
+        found.append({**result, "share": 100 * share})
+    size = len(addresses)
+    for what, unit, member in (
+        ("messages in all", "1/s", "rate"),
+        ("p50 of a send", "ms", "p50_ms"),
+        ("p99 of a send", "ms", "p99_ms"),
+        ("the load's share of the CPU", "%", "share"),
+    ):
+        curves.add(what, unit, 1, size, [each[member] for each in found])
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    try:
+        return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+    except psutil.Error as error:
+        raise PeerError(f"cannot read the processes of {pid}: {error}") from error
+
+
+def measured(addresses: list[str], topic: str, seconds: float) -> dict[str, Any]:
+    """Load brokers for some seconds after a warm-up: rate, latencies, CPU of this process."""
+    tally = Tally()
+    case = Case("scale", CONNECTIONS * len(addresses), IN_FLIGHT)
+    drivers = InFlight.of_case(SendTemplate.for_topic(topic, queue_count=QUEUES), case, tally)
+    begin_s = time.process_time()
+    with Load(case.name, [socket_address(each) for each in addresses], drivers, tally) as load:
+        load.run(min(WARM_UP_S, seconds))
+        load.run(seconds)
+    found = percentiles(tally.latencies_s, 1000)
+    return {
+        "rate": tally.answered / seconds,
+        "refused": tally.refused,
+        "p50_ms": found.p50,
+        "p99_ms": found.p99,
+        "cpu_s": time.process_time() - begin_s,
+    }
+
+
+def main(
+    addresses: Annotated[str, typer.Argument(help="HOST:PORT of brokers, with commas between.")],
+    topic: Annotated[str, typer.Argument(help="Has four queues.")],
+    seconds: Annotated[float, typer.Argument(min=0.1, help="Measure for this time.")],
+) -> None:
+    """Load brokers, and print a line of JSON."""
+    print(json.dumps(measured(addresses.split(","), topic, seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

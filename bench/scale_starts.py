@@ -1,0 +1,124 @@
+"""Starts of trocket's and Apache's brokers on equal folders, by queues and by commit log files.
+
+Each broker gets a folder written by the same program. A time is that of the process until it says
+that it has booted; a JVM's includes its own start and classes that are not compiled yet, as an
+operator sees it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from trocket.bench.scale_curve import Curve
+from trocket.bench.scale_folders import SMALL_BODY, Plan, build
+from trocket.bench.scale_log import ALL_HOURS, NEVER_H, TOPIC, plan_of, start
+from trocket.bench.scale_meter import Caller, Curves, sizes
+from trocket.bench.scale_tables import QUEUES_PER_TOPIC, send_to
+from trocket.interop.apache import ApacheCluster
+from trocket.interop.peer import LocalCluster
+from trocket.interop.process import PeerError
+from trocket.interop.trocket_peer import TrocketBroker
+from trocket.interop.wire import WireClient
+from trocket.remoting.request_codes import RequestCode as Code
+
+BROKER_JAVA: Final = ("-Xms2g", "-Xmx2g")
+RECORDS_PER_QUEUE: Final = 3
+SENDS_BEFORE_KILL: Final = 100
+SETTLE_S: Final = 1.0
+"""Between the last send and the kill."""
+KEYS: Final[dict[str, object]] = {"deleteWhen": ALL_HOURS, "fileReservedTime": NEVER_H}
+
+
+def cluster_of(peer: str, folder: Path) -> LocalCluster:
+    """A stopped broker without a name server on the data folder `folder/store`."""
+    store = folder / "store"
+    if peer == "trocket":
+        return TrocketBroker(folder / "run", store=store, broker_keys=KEYS)
+    own = {
+        **KEYS,
+        "namesrvAddr": None,
+        "storePathRootDir": store,
+        "storePathCommitLog": store / "commitlog",
+    }
+    version = peer.removeprefix("apache-")
+    return ApacheCluster(
+        version, folder / "run", broker_java=BROKER_JAVA, broker_keys=own, is_measured=True
+    )
+
+
+def check_whole(cluster: LocalCluster, plan: Plan, count: int) -> None:
+    """Ask a broker for the messages of the first topic's queues.
+
+    Args:
+      count: of all messages in the folder.
+    Raises: PeerError: it has not all of them.
+    """
+    with WireClient(cluster.broker_address) as client:
+        for queue in range(min(plan.queues, QUEUES_PER_TOPIC)):
+            fields = {"topic": plan.topic(queue), "queueId": str(queue)}
+            answer = client.call(Code.GET_MAX_OFFSET, fields).checked()
+            wanted = len(range(queue, count, plan.queues))
+            if int(answer.fields["offset"]) != wanted:
+                raise PeerError(f"{cluster.label}: {fields} ends at {answer.fields}, not {wanted}")
+
+
+def of_queues(most: int, folder: Path, peers: Sequence[str], rounds: int) -> list[Curve]:
+    """Starts by the number of queues, each with three messages or more; one commit log file."""
+    curves = Curves("queues")
+    now_ms = time.time_ns() // 1_000_000
+    for size in sizes(most):
+        plan = Plan(
+            files=1,
+            queues=size,
+            records=RECORDS_PER_QUEUE * size,
+            body_size=SMALL_BODY,
+            oldest_ms=now_ms,
+            newest_ms=now_ms,
+        )
+        for peer in peers:
+            _measure(curves, peer, folder / f"{peer}-{size}", plan, size, rounds)
+    return curves.all()
+
+
+def of_files(most: int, folder: Path, peers: Sequence[str], rounds: int) -> list[Curve]:
+    """Starts by the number of commit log files of 1 GiB; four queues."""
+    curves = Curves("commit log files")
+    for size in sizes(most):
+        for peer in peers:
+            _measure(curves, peer, folder / f"{peer}-{size}", plan_of(size), size, rounds)
+    return curves.all()
+
+
+def _measure(curves: Curves, peer: str, folder: Path, plan: Plan, size: int, rounds: int) -> None:
+    count = build(folder / "store", plan)
+    cluster = cluster_of(peer, folder)
+    try:
+        cluster.start_broker()
+        # That was the first start; the next one finds what this broker has left.
+        check_whole(cluster, plan, count)
+        cluster.stop_broker()
+        found = []
+        for _ in range(rounds):
+            found.append(start(cluster))
+            cluster.stop_broker()
+        curves.add(f"{peer}: after a clean stop", "s", 0, size, [each.seconds for each in found])
+        curves.add(
+            f"{peer}: CPU after a clean stop", "s CPU", 0, size, [each.cpu_s for each in found]
+        )
+        cluster.start_broker()
+        found = []
+        for _ in range(rounds):
+            with Caller(cluster.broker_address) as caller:
+                caller.call_all(send_to(TOPIC, 0) for _ in range(SENDS_BEFORE_KILL))
+            time.sleep(SETTLE_S)
+            cluster.kill_broker()
+            found.append(start(cluster))
+        curves.add(f"{peer}: after kill -9", "s", 0, size, [each.seconds for each in found])
+        curves.add(f"{peer}: CPU after kill -9", "s CPU", 0, size, [each.cpu_s for each in found])
+    finally:
+        cluster.close()
+    shutil.rmtree(folder)
