@@ -134,7 +134,6 @@ async def _checkpoint(store: MessageStore) -> None:
 async def checkpoint_now(store: MessageStore) -> None:
     checkpoints = store.checkpoints
     target, timestamp_ms = store.dispatcher.recorded_offset, store.store_time_ms
-    ends = checkpoints.queue_ends()
     if store.read_only or checkpoints.queues_failed:
         return
     try:
@@ -146,6 +145,8 @@ async def checkpoint_now(store: MessageStore) -> None:
         is_confirmed = not checkpoints.has_new_confirm_offset
         if target == known.dispatched_offset and is_indexed and is_confirmed:
             return
+        # Of the same moment as `target`. It visits every queue, which an idle broker must not do.
+        ends = checkpoints.queue_ends()
         await _write_queues(store, 1)
         await store.flusher.flush_in_thread(threaded=store.disk.threaded)
         if store.flusher.flushed_offset < target:

@@ -70,6 +70,27 @@ async def test_queue_units_reach_their_files_and_the_checkpoint_follows(autojump
         assert store.checkpoints.current.dispatched_offset == store.max_physical_offset
 
 
+async def test_an_idle_store_visits_no_queue_for_its_checkpoint(autojump_clock):
+    visits = []
+
+    class Noted(dict):
+        def items(self):
+            visits.append(len(self))
+            return super().items()
+
+    async with running(MemoryDisk()) as store:
+        for number in range(50):
+            put(store, queue_id=number)
+        store.commit()
+        await trio.sleep(30)  # the checkpoint has come, and the index is done
+        store.queue_store.queues = Noted(store.queue_store.queues)
+        await trio.sleep(60)
+        assert visits == []
+        send(store)
+        await trio.sleep(11)
+        assert set(visits) == {50}  # once more if the index followed late
+
+
 async def test_many_queue_units_do_not_wait_for_the_checkpoint(autojump_clock):
     disk = MemoryDisk()
     path = f"{ROOT}/consumequeue/T/0/{0:020d}"
