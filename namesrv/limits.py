@@ -13,8 +13,8 @@ TOPICS_MAX = 500_000
 """Topics, retry topics included. About 0.5 KB each: 250 MB when full."""
 
 QUEUE_DATA_MAX = 12_000_000
-"""Pairs of topic and broker name: 1,000 brokers with 10,000 topics each, and a fifth more. About 75
-bytes each where brokers share topics (docs/scale.md)."""
+"""Pairs of topic and broker name: 1,000 brokers with 10,000 topics each, and a fifth more. 48 bytes
+each where brokers share topics (docs/scale.md)."""
 
 QUEUE_MAPPINGS_MAX = 10_000
 """Pairs of static topic and broker name."""
