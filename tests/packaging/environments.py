@@ -144,19 +144,26 @@ def this_python() -> Path:
     return Path(getattr(sys, "_base_executable", sys.executable))
 
 
+def newer_pythons() -> list[int]:
+    """The minor versions that pyproject.toml names and that are newer than ours, newest first."""
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = map(int, re.findall(r"Python :: 3\.(\d+)", "\n".join(said["classifiers"])))
+    return sorted((minor for minor in named if minor > sys.version_info.minor), reverse=True)
+
+
 def newest_python() -> Path | None:
     """The newest Python here among those that pyproject.toml names, if it is newer than ours."""
-    said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = re.findall(r"Python :: 3\.(\d+)", "\n".join(said["classifiers"]))
-    for minor in sorted(map(int, named), reverse=True):
-        if minor <= sys.version_info.minor:
-            break
-        for found in _found(f"python3.{minor}"):
-            # pyenv has programs of this name that only say that the version is not chosen; some
-            # systems' Pythons cannot make environments.
-            done = run(found, "-c", "import ensurepip, ssl", folder=ROOT)
-            if done.returncode == 0:
-                return found
+    return next(filter(None, map(python_of, newer_pythons())), None)
+
+
+def python_of(minor: int) -> Path | None:
+    """A Python 3 of a minor version that is here; None: there is none."""
+    for found in _found(f"python3.{minor}"):
+        # pyenv has programs of this name that only say that the version is not chosen; some
+        # systems' Pythons cannot make environments.
+        done = run(found, "-c", "import ensurepip, ssl", folder=ROOT)
+        if done.returncode == 0:
+            return found
     return None
 
 

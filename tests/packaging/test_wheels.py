@@ -18,7 +18,9 @@ from tests.packaging.environments import (
     ROOT,
     Environment,
     make_environment,
+    newer_pythons,
     newest_python,
+    python_of,
     run,
     this_python,
 )
@@ -246,6 +248,32 @@ def test_a_wheel_of_everything_embeds_a_broker_and_sends(
     done = environment.run(environment.trocket, "--version")
     assert done.stdout == f"trocket {__version__}\n"
     assert sent(environment) == ["asyncio", "threads"]
+
+
+@pytest.mark.matrix  # up to a minute for each Python
+@pytest.mark.parametrize("minor", newer_pythons())
+def test_each_newer_python_builds_its_own_wheel_which_embeds_a_broker(
+    tree: Path, folder: Path, minor: int
+) -> None:
+    python = python_of(minor)
+    if python is None:
+        pytest.skip(f"no Python 3.{minor} is here")
+    environment = make_environment(python, folder / f"python3.{minor}")
+    include = "import sysconfig; print(sysconfig.get_path('include'))"
+    header = Path(environment.run(python, "-c", include).stdout.strip(), "Python.h")
+    if missing_to_build() or not header.exists():
+        pytest.skip(missing_to_build() or f"no headers of Python: {header}")
+    out = environment.folder / "wheel"
+    words = ("wheel", "--quiet", "--no-deps", "--wheel-dir", out, tree)
+    run(*environment.pip, "--disable-pip-version-check", *words, folder=folder, index=True)
+    (wheel,) = out.iterdir()
+    assert f"-cp3{minor}-cp3{minor}-" in wheel.name
+    environment.install("--only-binary=:all:", f"{wheel}[broker]")
+    done = environment.run(environment.python, "-W", "error", "-c", EMBED)
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
+    choice = "from trocket import native; assert native.extension, native.choice"
+    done = environment.run(environment.python, "-c", choice)
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 def made(tree: Path) -> dict[str, int]:
