@@ -63,6 +63,7 @@ LONG_FILES: dict[str, str] = {}
 
 LONG_FUNCTIONS: dict[str, str] = {
     "cli/console.py:console": "its parameters are the flags of the command",
+    "integrations/faststream/registrator.py:subscriber": "its parameters are a user's options",
     "store/writing/message_appender.py:put_message": "a call in it costs 5 %",
 }
 """Functions that are longer, as `path:name`, and the reason."""
@@ -174,6 +175,11 @@ BANS = [
             "blocking/send_queue.py",
             "blocking/transaction_producer.py",
             "tests/blocking/test_blocking_object.py",
+            # FastStream runs on asyncio.
+            "integrations/faststream/receiver.py",
+            "integrations/faststream/subscriber.py",
+            "tests/integrations/faststream/test_broker.py",
+            "tests/integrations/faststream/test_memory.py",
             # A loop that anyio did not start.
             "tests/client/test_open_close.py",
             "tests/client/test_handler_run.py",

@@ -41,7 +41,7 @@ class HeldMessage(Delivery):
     Args:
       consumer: received it.
       popped: as received.
-      config: the subscriber's.
+      config: has the times of its subscriber.
     """
 
     __slots__ = ("_config", "_consumer", "_lock", "_popped", "_renew_at_s", "is_settled")
@@ -112,7 +112,7 @@ class Receiver:
       consumer: open; the receiver closes it at its end.
       consume: FastStream's way from a raw message to the handler; it settles the message.
       is_running: false from the time on when `consume` takes no more messages.
-      config: the subscriber's.
+      config: has the limits of its subscriber.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How a broker object, and a router, gets its subscribers and publishers."""
+"""RocketRegistrator: makes the subscribers and publishers of a broker object or a router."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ that stops waits so long for the request that is under way."""
 
 INVISIBLE_S_MIN: Final = 1.0
 """A renewal takes some milliseconds, and longer beside a broker that restarts."""
+
+
+def _check(config: RocketSubscriberConfig) -> None:
+    """Raises: ConfigurationError: a number is out of range."""
+    is_wrong = (
+        config.max_workers < 1
+        or config.max_retries < 0
+        or config.invisible_s < INVISIBLE_S_MIN
+        or config.wait_s <= 0
+    )
+    if is_wrong:
+        raise ConfigurationError(
+            f"a subscriber of {config.topic}: give max_workers from 1 on, max_retries from 0 on,"
+            f" invisible_s from {INVISIBLE_S_MIN} s on, and wait_s above 0"
+        )
 
 
 class RocketRegistrator(Registrator[Delivery, RocketBrokerConfig]):
@@ -83,11 +98,6 @@ class RocketRegistrator(Registrator[Delivery, RocketBrokerConfig]):
 
         Raises: ConfigurationError: a number is out of range.
         """
-        if max_workers < 1 or max_retries < 0 or invisible_s < INVISIBLE_S_MIN or wait_s <= 0:
-            raise ConfigurationError(
-                f"a subscriber of {topic}: give max_workers from 1 on, max_retries from 0 on,"
-                f" invisible_s from {INVISIBLE_S_MIN} s on, and wait_s above 0"
-            )
         config = RocketSubscriberConfig(
             _outer_config=self.config,
             topic=topic,
@@ -104,17 +114,15 @@ class RocketRegistrator(Registrator[Delivery, RocketBrokerConfig]):
             parser=parse,
             decoder=DefaultCodec().decode,
         )
-        calls: CallsCollection[Delivery] = CallsCollection()
-        specification = RocketSubscriberSpecification(
-            self.config,
-            RocketSubscriberSpecificationConfig(
-                topic=topic,
-                title_=title,
-                description_=description,
-                include_in_schema=include_in_schema,
-            ),
-            calls,
+        _check(config)
+        shown = RocketSubscriberSpecificationConfig(
+            topic=topic,
+            title_=title,
+            description_=description,
+            include_in_schema=include_in_schema,
         )
+        calls: CallsCollection[Delivery] = CallsCollection()
+        specification = RocketSubscriberSpecification(self.config, shown, calls)
         subscriber = RocketSubscriber(config, specification, calls)
         super().subscriber(subscriber, persistent=persistent)
         subscriber.add_call(

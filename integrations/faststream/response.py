@@ -1,4 +1,4 @@
-"""What is published: a command for the producer, and a handler's answer with RocketMQ's fields."""
+"""The command that a producer publishes, and a handler's answer with RocketMQ's fields."""
 
 from __future__ import annotations
 
