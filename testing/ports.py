@@ -11,9 +11,7 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ..broker.settings.listening import VIP_PORT_STEP
-
-_TRIES = 50
+from ..broker.settings.listening import FREE_PORT_TRIES, VIP_PORT_STEP
 
 
 @dataclass
@@ -62,7 +60,7 @@ def hold_ports(host: str, *, namesrv: int = 0, broker: int = 0) -> Ports:
 
 def _hold_pair(host: str, port: int) -> list[socket.socket]:
     """Bind the broker's port and its VIP port; for port 0 a free pair."""
-    for tries_left in reversed(range(1 if port else _TRIES)):
+    for tries_left in reversed(range(1 if port else FREE_PORT_TRIES)):
         first = _hold(host, port)
         try:
             vip_port = first.getsockname()[1] - VIP_PORT_STEP
