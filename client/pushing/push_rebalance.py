@@ -422,6 +422,7 @@ class PushRebalance:
                 return set(LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set)
         except ClientError as error:
             logger.warning("queues of %s were not locked: %s", name, error)
+            self._client.refresh_soon()  # there may be another master
             return set()
 
     async def _unlock(self, queues: Sequence[MessageQueue]) -> None:

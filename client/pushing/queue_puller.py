@@ -86,6 +86,7 @@ class QueuePuller:
             except ClientError as error:
                 level = failure_level(error)
                 logger.log(level, "%s cannot be consumed yet: %s", assigned.queue, error)
+                self._client.refresh_soon()  # its broker may have left
                 # The next rebalance begins with it at once: without a pause a server that refuses
                 # would be asked a thousand times a second.
                 await anyio.sleep(REBALANCE_RETRY_S)
