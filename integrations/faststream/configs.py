@@ -43,6 +43,18 @@ class RocketBrokerConfig(BrokerConfig):
         return self.client
 
 
+class OfTopic:
+    """A subscriber or a publisher of one topic, or what AsyncAPI shows of it."""
+
+    _outer_config: Any
+    config: Any
+
+    @property
+    def topic(self) -> str:
+        """With the prefixes of its routers."""
+        return f"{self._outer_config.prefix}{self.config.topic}"
+
+
 @dataclass(kw_only=True)
 class RocketSubscriberConfig(SubscriberUsecaseConfig):
     """See `RocketRegistrator.subscriber`."""

@@ -13,20 +13,20 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, PublisherSpec
 
 from ...client.messages.message import ReceivedMessage, SendResult
-from .configs import RocketBrokerConfig, RocketPublisherConfig, RocketPublisherSpecificationConfig
+from .configs import (
+    OfTopic,
+    RocketBrokerConfig,
+    RocketPublisherConfig,
+    RocketPublisherSpecificationConfig,
+)
 from .message import RocketMessage
 from .response import REQUEST_TIMEOUT_S, RocketPublishCommand
 
 
 class RocketPublisherSpecification(
-    PublisherSpecification[RocketBrokerConfig, RocketPublisherSpecificationConfig]
+    OfTopic, PublisherSpecification[RocketBrokerConfig, RocketPublisherSpecificationConfig]
 ):
     """A publisher in AsyncAPI."""
-
-    @property
-    def topic(self) -> str:
-        """With the prefixes of its routers."""
-        return f"{self._outer_config.prefix}{self.config.topic}"
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class RocketPublisherSpecification(
         }
 
 
-class RocketPublisher(PublisherUsecase):
+class RocketPublisher(OfTopic, PublisherUsecase):
     """Publishes to one topic; see `RocketRegistrator.publisher`."""
 
     def __init__(
@@ -56,11 +56,6 @@ class RocketPublisher(PublisherUsecase):
     ) -> None:
         super().__init__(config, specification)
         self.config = config
-
-    @property
-    def topic(self) -> str:
-        """With the prefixes of its routers."""
-        return f"{self._outer_config.prefix}{self.config.topic}"
 
     async def publish(
         self,

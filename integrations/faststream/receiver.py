@@ -12,13 +12,11 @@ from ...client.errors import ClientError, ClosedError, RouteNotFoundError
 from ...client.popping.popped_message import PoppedMessage
 from ...client.popping.simple_consumer import SimpleConsumer
 from ...client.pushing.pop_results import retry_delay_s
+from ...remoting.receipt import POP_COUNT_MAX
 from .configs import RocketSubscriberConfig
 from .message import Delivery
 
 logger = logging.getLogger(__name__)
-
-RECEIVE_COUNT_MAX: Final = 32
-"""Most messages of one request; brokers allow 32."""
 
 RETRY_S: Final = 1.0
 """Pause after an error, in seconds."""
@@ -103,6 +101,38 @@ class HeldMessage(Delivery):
             self._renew_at_s = monotonic() + invisible_s * RENEW_SHARE
 
 
+class TopicReader:
+    """Receives messages of a topic that may not be there yet.
+
+    Args:
+      consumer: open.
+      config: has the topic and the invisible time.
+    """
+
+    def __init__(self, consumer: SimpleConsumer, config: RocketSubscriberConfig) -> None:
+        self._consumer = consumer
+        self._config = config
+        self._is_found = False
+
+    async def receive(self, count: int, wait_s: float) -> list[HeldMessage] | None:
+        """Receive messages; None: the topic is not there, which is not waited for.
+
+        Raises: ClientError: see `SimpleConsumer.receive`.
+        """
+        try:
+            messages = await self._consumer.receive(
+                count,
+                invisible_s=self._config.invisible_s,
+                wait_s=wait_s if self._is_found else 0.0,
+            )
+        except RouteNotFoundError as error:
+            self._is_found = False
+            logger.debug("waiting for %s: %s", self._config.topic, error)
+            return None
+        self._is_found = True
+        return [HeldMessage(self._consumer, each, self._config) for each in messages]
+
+
 class Receiver:
     """Receives messages while workers are free, and hands each to one.
 
@@ -123,6 +153,7 @@ class Receiver:
         config: RocketSubscriberConfig,
     ) -> None:
         self._consumer = consumer
+        self._reader = TopicReader(consumer, config)
         self._consume = consume
         self._is_running = is_running
         self._config = config
@@ -130,7 +161,6 @@ class Receiver:
         self._held: set[HeldMessage] = set()
         self._has_room = asyncio.Event()
         self._is_stopping = False
-        self._is_found = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -178,24 +208,17 @@ class Receiver:
             await self._has_room.wait()
             return
         try:
-            messages = await self._consumer.receive(
-                min(room, RECEIVE_COUNT_MAX),
-                invisible_s=self._config.invisible_s,
-                wait_s=self._config.wait_s if self._is_found else 0.0,
-            )
+            messages = await self._reader.receive(min(room, POP_COUNT_MAX), self._config.wait_s)
         except ClosedError:
             self._is_stopping = True
-        except RouteNotFoundError as error:
-            self._is_found = False
-            logger.debug("waiting for %s: %s", self._config.topic, error)
-            await asyncio.sleep(MISSING_PAUSE_S)
         except ClientError as error:
             logger.warning("receiving from %s: %s", self._config.topic, error)
             await asyncio.sleep(RETRY_S)
         else:
-            self._is_found = True
-            for message in messages:
-                self._hand_out(HeldMessage(self._consumer, message, self._config))
+            if messages is None:
+                await asyncio.sleep(MISSING_PAUSE_S)
+            for held in messages or ():
+                self._hand_out(held)
 
     def _hand_out(self, held: HeldMessage) -> None:
         self._held.add(held)

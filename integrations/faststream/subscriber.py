@@ -15,23 +15,23 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, SubscriberSpec
 
 from ...client.connection.participant import subscribed_to
-from ...client.errors import ClosedError, RouteNotFoundError
+from ...client.errors import ClosedError
 from ...client.popping.simple_consumer import SimpleConsumer
-from .configs import RocketBrokerConfig, RocketSubscriberConfig, RocketSubscriberSpecificationConfig
+from .configs import (
+    OfTopic,
+    RocketBrokerConfig,
+    RocketSubscriberConfig,
+    RocketSubscriberSpecificationConfig,
+)
 from .message import Delivery, RocketMessage
 from .publisher import ReplyPublisher
-from .receiver import MISSING_PAUSE_S, HeldMessage, Receiver
+from .receiver import MISSING_PAUSE_S, HeldMessage, Receiver, TopicReader
 
 
 class RocketSubscriberSpecification(
-    SubscriberSpecification[RocketBrokerConfig, RocketSubscriberSpecificationConfig]
+    OfTopic, SubscriberSpecification[RocketBrokerConfig, RocketSubscriberSpecificationConfig]
 ):
     """A subscriber in AsyncAPI."""
-
-    @property
-    def topic(self) -> str:
-        """With the prefixes of its routers."""
-        return f"{self._outer_config.prefix}{self.config.topic}"
 
     @property
     def channel_labels(self) -> list[str]:
@@ -58,7 +58,7 @@ class RocketSubscriberSpecification(
         }
 
 
-class RocketSubscriber(SubscriberUsecase[Delivery]):
+class RocketSubscriber(OfTopic, SubscriberUsecase[Delivery]):
     """Consumes the messages of one topic; see `RocketRegistrator.subscriber`."""
 
     def __init__(
@@ -70,13 +70,8 @@ class RocketSubscriber(SubscriberUsecase[Delivery]):
         super().__init__(config, specification, calls)
         self.config = config
         self._consumer: SimpleConsumer | None = None
+        self._reader: TopicReader | None = None
         self._receiver: Receiver | None = None
-        self._is_found = False
-
-    @property
-    def topic(self) -> str:
-        """With the prefixes of its routers."""
-        return f"{self._outer_config.prefix}{self.config.topic}"
 
     @property
     def group(self) -> str:
@@ -114,6 +109,8 @@ class RocketSubscriber(SubscriberUsecase[Delivery]):
                 self._consumer, self.consume, lambda: bool(self.running), self.config
             )
             self._receiver.start()
+        else:
+            self._reader = TopicReader(self._consumer, self.config)
 
     async def stop(self) -> None:
         """Receive no more; handlers have `graceful_timeout` to end.
@@ -121,7 +118,7 @@ class RocketSubscriber(SubscriberUsecase[Delivery]):
         What is not settled then comes to others at once.
         """
         await super().stop()
-        consumer, self._consumer = self._consumer, None
+        consumer, self._consumer, self._reader = self._consumer, None, None
         if self._receiver is not None:
             await self._receiver.stop()
         elif consumer is not None:
@@ -152,27 +149,15 @@ class RocketSubscriber(SubscriberUsecase[Delivery]):
     async def _receive_one(self, wait_s: float) -> HeldMessage | None:
         end_s = monotonic() + wait_s
         while True:
-            if self._consumer is None:
+            if self._reader is None:
                 raise ClosedError("the subscriber is not started")
             left_s = max(end_s - monotonic(), 0.0)
-            try:
-                # As the Receiver, it does not wait in a request for a topic that is not there.
-                messages = await self._consumer.receive(
-                    1,
-                    invisible_s=self.config.invisible_s,
-                    wait_s=left_s if self._is_found else 0.0,
-                )
-                pause_s = 0.0
-                self._is_found = True
-            except RouteNotFoundError:
-                messages = []
-                pause_s = MISSING_PAUSE_S
-                self._is_found = False
+            messages = await self._reader.receive(1, left_s)
             if messages:
-                return HeldMessage(self._consumer, messages[0], self.config)
+                return messages[0]
             if monotonic() >= end_s:
                 return None
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(MISSING_PAUSE_S if messages is None else 0.0)
 
     async def _processed(self, raw: HeldMessage) -> RocketMessage:
         parser, decoder = self._get_parser_and_decoder()

@@ -21,10 +21,10 @@ from kombu.transport import virtual
 from ...blocking import PoppedMessage, SimpleConsumer
 from ...client.errors import ClientError, RouteNotFoundError
 from ...client.tasks.clock import wall_ms
+from ...remoting.receipt import POP_COUNT_MAX
 from .cluster import Cluster
 from .deliveries import Delivery, give_back_all
 from .deliveries import QoS as ChannelQoS
-from .feeder import RECEIVE_COUNT_MAX
 from .inflow import Inflow
 from .names import exchange_topic, queue_name, routing_tag
 from .payloads import Payload, again, due_ms, from_message, is_expired, to_message
@@ -98,7 +98,7 @@ class Channel(virtual.Channel):
         """Receive and acknowledge all that is there; delayed and unacknowledged messages stay."""
         count = 0
         consumer = self._consumer(queue)
-        while messages := consumer.receive(RECEIVE_COUNT_MAX, wait_s=0):
+        while messages := consumer.receive(POP_COUNT_MAX, wait_s=0):
             consumer.ack_all(messages)
             count += len(messages)
         return count

@@ -12,9 +12,6 @@ from ...client.errors import ClientError, ClosedError
 
 logger = logging.getLogger(__name__)
 
-RECEIVE_COUNT_MAX: Final = 32
-"""Most messages of one request; brokers allow 32."""
-
 UNLIMITED_COUNT: Final = 10
 """Most messages of a queue that wait in this process when there is no prefetch limit."""
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from ...blocking import PoppedMessage, SimpleConsumer
 from ...client.errors import ClientError
+from ...remoting.receipt import POP_COUNT_MAX
 from .deliveries import Delivery, QoS, give_back_all
-from .feeder import RECEIVE_COUNT_MAX, UNLIMITED_COUNT, Feeder
+from .feeder import UNLIMITED_COUNT, Feeder
 from .session import Session
 
 
@@ -118,7 +119,7 @@ class Inflow:
                 return 0, False
             room = self._room()
             count = len(self._feeders)
-            feeder.reserved = min(max(room // count, 1), RECEIVE_COUNT_MAX)
+            feeder.reserved = min(max(room // count, 1), POP_COUNT_MAX)
             self._session.turns += 1
             feeder.served = self._session.turns
             return feeder.reserved, room < count
