@@ -6,11 +6,9 @@ process takes less CPU than the server that is measured.
 
 from __future__ import annotations
 
-import json
 import socket
-import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
@@ -21,17 +19,14 @@ from trocket.bench.load import FIRST_TIMEOUT_S, RECEIVE_SIZE_BYTES, connect
 from trocket.bench.scale_curve import Curve, Point
 from trocket.bench.send_probe import SendProbe
 from trocket.interop.usage import cpu_seconds
+from trocket.remoting.codec import FrameDecoder
 
 IN_FLIGHT: Final = 32
 DECADE: Final = 10
 DECADES: Final = 3
 
-_START: Final = struct.Struct(">iB3s")  # length, header type, header length
-_BINARY: Final = struct.Struct(">hBhii")  # code, language, version, opaque, flag
 _SCHEDULER: Final = 2
 """CPUCLOCK_SCHED in the kernel's numbers of clocks: all time that a process ran."""
-_ANSWER: Final = 1
-"""The bit of a header's flag that marks an answer."""
 
 
 def cpu_s(pid: int) -> float:
@@ -99,7 +94,7 @@ class Caller:
 
     def __init__(self, address: str) -> None:
         self.socket: socket.socket = connect(socket_address(address), timeout_s=FIRST_TIMEOUT_S)
-        self._incoming = bytearray()
+        self._decoder = FrameDecoder()
         self._opaque = 0
 
     def __enter__(self) -> Caller:
@@ -121,17 +116,19 @@ class Caller:
         """Wait for this number of answers; requests from the server are passed over.
 
         Raises: RefusedError: an answer says no. OSError: the connection broke.
+          RemoteProtocolError: an answer is none.
         """
         while count > 0:
-            for code, remark in _answers(self._incoming):
-                if code:
-                    raise RefusedError(f"code {code}: {remark}")
-                count -= 1
-            if count > 0:
-                data = self.socket.recv(RECEIVE_SIZE_BYTES)
-                if not data:
-                    raise ConnectionError("the server closed the connection")
-                self._incoming += data
+            data = self.socket.recv(RECEIVE_SIZE_BYTES)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            for command in self._decoder.receive_data(data):
+                if command.is_response:
+                    if command.code:
+                        raise RefusedError(f"code {command.code}: {command.remark}")
+                    count -= 1
+            if self._decoder.error is not None:
+                raise self._decoder.error
 
     def call(self, *requests: Request) -> None:
         """Send requests and wait for all answers. Raises: as `receive`."""
@@ -142,25 +139,6 @@ class Caller:
         rest = iter(requests)
         while some := list(islice(rest, in_flight)):
             self.call(*some)
-
-
-def _answers(incoming: bytearray) -> Iterator[tuple[int, str]]:
-    """Remove the complete frames from the start; yield code and remark of those that answer."""
-    while len(incoming) >= _START.size:
-        length, kind, size = _START.unpack_from(incoming)
-        end = 4 + length
-        if len(incoming) < end:
-            return
-        head = bytes(incoming[_START.size : _START.size + int.from_bytes(size, "big")])
-        del incoming[:end]
-        if kind == ROCKETMQ_TYPE:
-            code, _, _, _, flag = _BINARY.unpack_from(head)
-            remark = repr(head[_BINARY.size :])
-        else:
-            fields = json.loads(head)
-            code, flag, remark = fields["code"], fields["flag"], str(fields.get("remark"))
-        if flag & _ANSWER:
-            yield code, remark
 
 
 def cpu_us(pid: int, caller: Caller, requests: Callable[[int], Request], pace: Pace) -> list[float]:
