@@ -117,11 +117,17 @@ EXPECTED = {
 }
 
 
+@pytest.fixture
+def go() -> None:
+    """Go is there, or the test is skipped; under CI=true it fails for want of it."""
+    if go_tool() is None and os.environ.get("CI") != "true":
+        pytest.skip("no go in PATH")
+
+
+@pytest.mark.usefixtures("go")
 def test_stock_trading_holds_with_each_client_at_the_same_time(
     make_cluster_with: Callable[[Mapping[str, object]], Cluster], tmp_path: Path
 ) -> None:
-    if go_tool() is None and os.environ.get("CI") != "true":
-        pytest.skip("no go in PATH")
     commands = [go_command(), *(java_command(version, tmp_path) for version in JAVA_VERSIONS)]
     cluster = make_cluster_with(keys_of(EXAMPLES / "broker.conf"))
     cluster.start()
@@ -192,18 +198,16 @@ def test_junit_tests_pass_as_projects_of_maven(tmp_path: Path) -> None:
     assert sum(map(int, counts)) == JUNIT_TESTS, output
 
 
+@pytest.mark.usefixtures("go")
 def test_go_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
-    if go_tool() is None and os.environ.get("CI") != "true":
-        pytest.skip("no go in PATH")
     output = run_in(EXAMPLES / "tests_in_go", GO_TEST, GO_ENVIRONMENT, tmp_path)
     assert output.count("--- PASS: ") == GO_TESTS
     assert len(re.findall(r"\d+\.\d\d s of real time", output)) == GO_TIME_TRAVELS
 
 
+@pytest.mark.usefixtures("go")
 @pytest.mark.matrix  # a broker for each test
 def test_what_goes_wrong_in_go_is_as_its_page_says(tmp_path: Path) -> None:
-    if go_tool() is None and os.environ.get("CI") != "true":
-        pytest.skip("no go in PATH")
     body = "\n".join(block.text for block in blocks(GOES_WRONG) if block.language == "go")
     tests = re.findall(r"^func (Test\w+)", body, re.MULTILINE)
     command = [*GO_TEST, "-run", "|".join(tests)]
@@ -214,9 +218,8 @@ def test_what_goes_wrong_in_go_is_as_its_page_says(tmp_path: Path) -> None:
     assert output.count("--- PASS: ") == len(tests) > 0
 
 
+@pytest.mark.usefixtures("go")
 def test_the_go_kit_starts_commands_and_ends_brokers(tmp_path: Path) -> None:
-    if go_tool() is None and os.environ.get("CI") != "true":
-        pytest.skip("no go in PATH")
     output = run_in(GO_KIT, GO_TEST, GO_ENVIRONMENT, tmp_path)
     assert "--- PASS: TestABrokerEndsWithAKilledTest" in output
 

@@ -40,7 +40,7 @@ def _no_counts():
 
 
 def register(routes, name, topics=("T", "U"), *, channel=None, cluster="C"):
-    # Strings of its own, as each decoded registration has them.
+    # New strings, as in each decoded registration.
     one = registration(name, 0, [f"{each}."[:-1] for each in topics], cluster_name=cluster)
     return at_once(routes.register_broker_in_steps(one, channel=channel or name, now_ms=0))
 

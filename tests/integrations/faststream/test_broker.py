@@ -26,7 +26,7 @@ DEADLINE_S = 60.0
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test in a loop of its own, with a deadline."""
+    """Run a test in a new loop, with a deadline."""
     asyncio.run(asyncio.wait_for(test(), DEADLINE_S))
 
 
