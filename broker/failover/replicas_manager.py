@@ -182,7 +182,12 @@ class ReplicasManager:
             await trio.sleep(RETRY_S)
 
     def step_back(self) -> None:
-        """Wait for a role as after a start; the store has failed, and may lack messages."""
+        """Wait for a role as after a start; the store has failed, and may lack messages.
+
+        A broker that waits already goes on with its silence, in which another one is elected.
+        """
+        if self.place.role is Role.WAITING:
+            return
         was_master = self.place.role is Role.MASTER
         self.place = Place(Role.WAITING, self.place.epoch)
         self.duty = None

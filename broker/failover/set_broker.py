@@ -21,7 +21,10 @@ import trio
 
 from ...auth.config import read_access
 from ...common.clock import Clock
+from ...common.config import ConfigError
+from ...common.outputs import leaves
 from ...common.supervision import Supervisor
+from ...disk.errors import StoreError
 from ...disk.os_disk import Disk
 from ...remoting.bodies import DataVersion
 from ...remoting.client import RemotingClient
@@ -44,6 +47,7 @@ from .controllers import Controllers
 from .identity import IdentityFiles
 from .in_sync_duty import InSyncDuty
 from .part import Membership
+from .refusing import refuse_connections
 from .replicas_manager import LogState, ReplicasManager
 from .roles import Follower, Place, Role, SetView
 from .slow_close import watch_close
@@ -53,8 +57,11 @@ logger = logging.getLogger(__name__)
 MS_PER_S: Final = 1000
 
 REOPEN_AFTER_S: Final = 5.0
-"""Between an opening and a look whether the store has failed: one that fails at once, on a disk
-that stays full, is opened again at this interval."""
+"""Between an opening and a look whether the store has failed, and between two openings that fail:
+on a disk that stays full the broker is opened again at this interval."""
+
+FAILURES_TO_OPEN: Final = (OSError, StoreError, ConfigError)
+"""What may keep a broker from being opened, see `BrokerController.run`."""
 
 
 class SetBroker:
@@ -146,9 +153,9 @@ class SetBroker:
         """Serve until cancelled, in one role after another.
 
         It reports "started" once the broker has been opened for the first time; it waits for no
-        controller.
+        controller. From then on an opening that fails is tried again.
 
-        Raises: OSError, StoreError, ConfigError: as `BrokerController.run`, at any opening.
+        Raises: OSError, StoreError, ConfigError: as `BrokerController.run`, before "started".
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -157,7 +164,8 @@ class SetBroker:
                 services.start_soon("the work with controllers", self._work_with_controllers)
                 nursery.start_soon(self._report_start, task_status)
                 while True:
-                    await self._serve_role()
+                    if not await self._serve_role():
+                        await self._refuse_for_a_while()
         finally:
             for listener in (*self._listeners, self._metrics_listener):
                 if listener is not None:
@@ -172,13 +180,46 @@ class SetBroker:
         await self._serving.wait()
         task_status.started()
 
-    async def _serve_role(self) -> None:
-        """Be the broker of the present place, until there is another one."""
+    async def _serve_role(self) -> bool:
+        """Be the broker of the present place, until there is another one.
+
+        Returns: whether it could be opened. What keeps it from that may pass: the disk whose
+        failure ended its last role is still full, or a port is not free yet. If the program
+        ended, its set would lack it until an operator starts it.
+        Raises: OSError, StoreError, ConfigError: it could not be, and has never served before.
+        """
         self._changed = trio.Event()
         place = self.manager.place
         member = self._member(place)
         self._settle_role(place)
-        broker = self._make(
+        cause: BaseException | None = None
+        try:
+            broker = self._made(place, member)
+            began_s = self._clock.monotonic_s()
+            async with trio.open_nursery() as closing:
+                cause = await self._serve_until_changed(broker, member, place, began_s, closing)
+                closing.cancel_scope.cancel()
+        except FAILURES_TO_OPEN as error:  # it could not even be made
+            cause = error
+        if cause is None:
+            return True
+        if not self._serving.is_set():
+            raise cause
+        logger.error(
+            "this broker cannot be opened as %(role)s: it is tried again in %(pause_s)g s, and its "
+            "clients are refused until then. Remove the cause: %(cause)s",
+            {
+                "role": place.role.name,
+                "pause_s": REOPEN_AFTER_S,
+                "cause": "; ".join(str(error) for error in leaves(cause)),
+            },
+        )
+        self.manager.step_back()
+        return False
+
+    def _made(self, place: Place, member: SetMember) -> BrokerController:
+        """The broker of a role. Raises: OSError: a listener could not be copied."""
+        return self._make(
             self.config,
             self._store_config,
             clock=self._clock,
@@ -202,10 +243,13 @@ class SetBroker:
                 )
             ],
         )
-        began_s = self._clock.monotonic_s()
-        async with trio.open_nursery() as closing:
-            await self._serve_until_changed(broker, member, place, began_s, closing)
-            closing.cancel_scope.cancel()
+
+    async def _refuse_for_a_while(self) -> None:
+        listeners = [*self._listeners]
+        if self._metrics_listener is not None:
+            listeners.append(self._metrics_listener)
+        with trio.move_on_after(REOPEN_AFTER_S):
+            await refuse_connections(listeners)
 
     async def _serve_until_changed(
         self,
@@ -214,11 +258,20 @@ class SetBroker:
         place: Place,
         began_s: float,
         closing: trio.Nursery,
-    ) -> None:
+    ) -> BaseException | None:
+        """Serve until the place has changed. Returns: what kept it from opening; None: nothing."""
+        cause: BaseException | None = None
         async with trio.open_nursery() as nursery:
 
             async def serve() -> None:
-                await nursery.start(broker.run)
+                nonlocal cause
+                try:
+                    await nursery.start(broker.run)
+                except* FAILURES_TO_OPEN as errors:
+                    cause = errors
+                if cause is not None:
+                    self._changed.set()
+                    return
                 logger.info(
                     "this broker is %(role)s in epoch %(epoch)d; the change took %(took_s).3f s",
                     {
@@ -229,9 +282,9 @@ class SetBroker:
                 )
                 # The first role may have ended before it came as far as this.
                 self._serving.set()
+                await self._watch_store(broker)
 
             nursery.start_soon(serve)
-            nursery.start_soon(self._watch_store, broker)
             try:
                 await self._changed.wait()
                 # The name servers hear of the new role, not of an end.
@@ -245,6 +298,7 @@ class SetBroker:
                 self.manager.duty = None
                 closing.start_soon(watch_close, nursery)
                 nursery.cancel_scope.cancel()
+        return cause
 
     async def _watch_store(self, broker: BrokerController) -> None:
         """Open the broker again whose store has become read-only until then.

@@ -7,9 +7,11 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from trocket.broker.controller import BrokerController
+from trocket.broker.failover import set_broker
 from trocket.broker.failover.roles import Role
 from trocket.broker.failover.set_broker import SetBroker
 from trocket.broker.settings.config import BrokerConfig
@@ -17,6 +19,7 @@ from trocket.broker.settings.listening import listen
 from trocket.common.clock import SystemClock
 from trocket.controller.config import ControllerConfig
 from trocket.controller.server import ControllerServer
+from trocket.disk.errors import StoreError
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import EpochEntryCache, SubscriptionGroupConfig, SyncStateSet
 from trocket.remoting.client import RemotingClient
@@ -361,6 +364,60 @@ async def test_a_slave_whose_disk_failed_follows_once_it_works() -> None:
         world.second.disk.fault = None
         await until(lambda: world.second.log_end == world.first.log_end and world.is_whole())
         await until(lambda: bodies(world.second) == bodies(world.first))
+
+
+class _FullDisk:
+    """The fault of a disk on which nothing is written; it counts the openings of the store."""
+
+    def __init__(self) -> None:
+        self.openings = 0
+
+    def __call__(self, operation: str, path: str) -> OSError | None:
+        self.openings += operation == "make_folder" and path == "/store"
+        if operation in {"pwrite", "allocate", "rename", "make_folder"}:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return None
+
+
+async def is_refused(address: str) -> bool:
+    """Whether a connection to `address` is closed at once."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            return await stream.receive_some() == b""
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+async def test_a_broker_that_cannot_be_opened_again_is_opened_once_it_can(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(set_broker, "REOPEN_AFTER_S", 0.2)
+    async with cluster() as world:
+        await world.pair()
+        await until_answered(lambda: world.send(world.first, b"one"), ResponseCode.SUCCESS)
+        failing = getattr(world, name)
+        address = failing.broker.broker_addr
+        full = failing.disk.fault = _FullDisk()
+        # The store of a slave fails by what its master sends it.
+        await world.send(world.first, b"either")
+        await until(lambda: full.openings >= 3)
+        with trio.fail_after(DEADLINE_S):
+            assert await is_refused(address)
+        other = world.second if name == "first" else world.first
+        await until_answered(lambda: world.send(other, b"two"), ResponseCode.SUCCESS)
+        failing.disk.fault = None
+        await until(lambda: failing.role is Role.SLAVE and world.is_whole())
+        await until(lambda: bodies(world.first) == bodies(world.second))
+        assert {b"one", b"two"} <= {*bodies(world.first)}
+
+
+async def test_a_broker_that_cannot_be_opened_at_its_start_ends() -> None:
+    async with cluster() as world:
+        world.first.disk.fault = _FullDisk()
+        with pytest.RaisesGroup(StoreError, flatten_subgroups=True, allow_unwrapped=True):
+            await world.first.start()
 
 
 async def test_a_notification_is_only_a_hint() -> None:
