@@ -159,18 +159,21 @@ class Dialer:
         try:
             await connection.run()
         finally:
-            known = self.connections.get(connection.address)
-            if known is connection:
-                del self.connections[connection.address]
-            elif known is not None:
-                return  # another one has replaced it
-            if not self._is_closed and not self.is_over():
-                self._log.lost(connection.address, connection.close_reason)
-                if not connection.has_received:
-                    # As a connection that could not be made: the next attempt comes after a pause,
-                    # or a peer that accepts and closes would be tried without end.
-                    error = ConnectError(connection.address, connection.close_reason)
-                    self._failures[connection.address] = self._now_s(), error
+            self._ended(connection)
+
+    def _ended(self, connection: Connection) -> None:
+        known = self.connections.get(connection.address)
+        if known is connection:
+            del self.connections[connection.address]
+        elif known is not None:
+            return  # another one has replaced it
+        if not self._is_closed and not self.is_over():
+            self._log.lost(connection.address, connection.close_reason)
+            if not connection.has_received:
+                # As a connection that could not be made: the next attempt comes after a pause,
+                # or a peer that accepts and closes would be tried without end.
+                error = ConnectError(connection.address, connection.close_reason)
+                self._failures[connection.address] = self._now_s(), error
 
 
 def _is_port(text: str) -> bool:
