@@ -25,6 +25,7 @@ async def refuse_connections(listeners: Iterable[socket.socket]) -> None:
     async with trio.open_nursery() as nursery:
         for listener in listeners:
             nursery.start_soon(_refuse, listener)
+        await trio.sleep_forever()  # also where no listener could be copied
 
 
 async def _refuse(listener: socket.socket) -> None:
