@@ -30,6 +30,18 @@ def at_once(steps: Steps[T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
+def as_long_as(holds: Callable[[], bool], steps: Steps[T]) -> Steps[T | None]:
+    """Steps that end with None when a condition no longer holds after a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        yield
+        if not holds():
+            return None
+
+
 def one_step(make: Callable[[], T]) -> Callable[[], Steps[T]]:
     """Convert a function that is not divided to a single step."""
 

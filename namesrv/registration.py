@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..remoting.bodies import BrokerData, DataVersion, TopicConfig
+from ..remoting.bodies import PERM_WRITE, BrokerData, DataVersion, QueueData, TopicConfig
+from .limits import HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN
 
 MASTER_ID = 0
 """The broker id of a master; slaves have greater ones. Source: RocketMQ MixAll.MASTER_ID."""
@@ -61,6 +62,13 @@ class BrokerRegistration:
     heartbeat_timeout_ms: int | None = None
     enable_acting_master: bool | None = None
 
+    def timeout_ms(self) -> int:
+        """The time without a heartbeat before it is removed, within the limits."""
+        wanted_ms = self.heartbeat_timeout_ms
+        if wanted_ms is None:
+            return BROKER_CHANNEL_EXPIRED_MS
+        return min(max(wanted_ms, HEARTBEAT_TIMEOUT_MS_MIN), HEARTBEAT_TIMEOUT_MS_MAX)
+
 
 class MinBrokerIdChange(NamedTuple):
     """A change of the broker with the smallest id of a group.
@@ -109,6 +117,22 @@ class Removal(NamedTuple):
     changes: tuple[MinBrokerIdChange, ...] = ()
 
 
+class RegisteredBody(NamedTuple):
+    """What a registration has done to a master's topics, all of which are in the table.
+
+    The same again does nothing to them.
+
+    Attributes:
+      digest: of its body.
+      changed_at: `TopicTable.changed_at` of the broker's name after it; 0: it has no topics.
+      deletes_missing_topics: `deleteTopicWithBrokerRegistration`.
+    """
+
+    digest: bytes
+    changed_at: int
+    deletes_missing_topics: bool
+
+
 @dataclass(slots=True)
 class BrokerLiveInfo:
     """The state of a live broker.
@@ -119,6 +143,8 @@ class BrokerLiveInfo:
       data_version: of the topic table that it registered last.
       channel: the connection it registered on; compared by identity.
       ha_server_addr: `host:port` for its slaves; None: not given.
+      registered: the body of that registration, if it may be repeated without being read; None: it
+        has to be read.
     """
 
     broker_name: str
@@ -127,6 +153,7 @@ class BrokerLiveInfo:
     data_version: DataVersion
     channel: object
     ha_server_addr: str | None
+    registered: RegisteredBody | None = None
 
 
 @dataclass(slots=True)
@@ -171,6 +198,12 @@ def min_broker_id_change(
     return MinBrokerIdChange(
         group.broker_name, min_id, addrs[min_id], offline_broker_addr, ha_broker_addr, notified
     )
+
+
+def show_acting_master(data: BrokerData, queue_data: QueueData) -> None:
+    """Show the slave of the smallest id as master, unless its queues are writable."""
+    if not queue_data.perm & PERM_WRITE:
+        data.broker_addrs[MASTER_ID] = data.broker_addrs.pop(min(data.broker_addrs))
 
 
 class LiveBrokers:

@@ -8,7 +8,7 @@ of a broker does not scan all topics.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import msgspec
@@ -112,6 +112,8 @@ class TopicTable:
 
     Attributes:
       answers: written routes; a change of a topic drops its own.
+      changed_at: by broker name, the number of the last change of its queues or mappings; changes
+        are numbered from 1 over all brokers. A broker without topics may be missing.
     """
 
     def __init__(self) -> None:
@@ -124,6 +126,8 @@ class TopicTable:
         self._mappings: dict[str, dict[str, Mapping[str, object]]] = {}
         self._pair_count = 0
         self._mapping_count = 0
+        self._change_count = 0
+        self.changed_at: dict[str, int] = {}
         self.answers = RouteAnswers()
 
     def __len__(self) -> int:
@@ -198,7 +202,7 @@ class TopicTable:
             self._topics_by_broker.setdefault(name, {})[self._names[topic]] = None
             self._pair_count += 1
         brokers[name] = queue_data
-        self.answers.drop(topic)
+        self._changed(topic, name)
         return True
 
     def put_mapping(self, topic: str, broker_name: str, mapping: Mapping[str, object]) -> bool:
@@ -227,8 +231,46 @@ class TopicTable:
                 return False
             self._mapping_count += 1
         self._mappings.setdefault(topic, {})[broker_name] = mapping
-        self.answers.drop(topic)
+        self._changed(topic, broker_name)
         return True
+
+    def put_topics(
+        self, broker_name: str, topics: Sequence[TopicConfig], *, only_missing: bool, keep_perm: int
+    ) -> Steps[bool]:
+        """Set the queues of a broker's topics, in steps.
+
+        Args:
+          only_missing: leave those as they are that it has queues of.
+          keep_perm: the bits of the permission that are kept.
+        Returns: steps that return whether all were set, where they had to be: see `put`.
+        """
+        shared: SharedQueueData = {}
+        are_set = True
+        for count, topic in enumerate(topics, 1):
+            if count % TOPICS_PER_STEP == 0:
+                yield
+            known = self.queues(topic.topic_name).get(broker_name)
+            if known is None or not only_missing:
+                queue_data = queue_data_of(broker_name, topic, keep_perm)
+                if known != queue_data:
+                    are_set &= self.put(topic.topic_name, share(shared, queue_data))
+        return are_set
+
+    def put_mappings(self, broker_name: str, mappings: Mapping[str, Mapping[str, object]]) -> None:
+        """Set mappings of static topics, each of the broker that it names, or of this one."""
+        for topic, mapping in mappings.items():
+            bname = mapping.get("bname")
+            self.put_mapping(topic, bname if isinstance(bname, str) else broker_name, mapping)
+
+    def keep_only(self, broker_name: str, topics: Set[str]) -> None:
+        """Remove a broker name from all other topics."""
+        missing = self.topics_of_broker(broker_name) - topics
+        if missing:
+            logger.info(
+                "%(topics)d topics of %(broker_name)s are removed: not in its table",
+                {"topics": len(missing), "broker_name": broker_name},
+            )
+            self.remove_broker(broker_name, missing)
 
     def remove(self, topic: str, broker_name: str) -> bool:
         """Remove a broker's queues from a topic, and the topic with its last broker.
@@ -238,7 +280,7 @@ class TopicTable:
         brokers = self._queues.get(topic)
         if brokers is None or brokers.pop(broker_name, None) is None:
             return False
-        self.answers.drop(topic)
+        self._changed(topic, broker_name)
         self._pair_count -= 1
         if not brokers:
             self._drop(topic)
@@ -270,6 +312,12 @@ class TopicTable:
             if not brokers:
                 self._drop(topic)
         self._pair_count -= len(gone)
+        self.changed_at.pop(broker_name, None)
+
+    def _changed(self, topic: str, broker_name: str) -> None:
+        self._change_count += 1
+        self.changed_at[broker_name] = self._change_count
+        self.answers.drop(topic)
 
     def _drop(self, topic: str) -> None:
         """Remove a topic that has no broker any more, with its mappings."""
@@ -296,7 +344,7 @@ class TopicTable:
                 perm = old.perm & keep | add
                 if perm != old.perm:
                     # A new object, because routes that are being answered share the old one.
-                    self.answers.drop(topic)
+                    self._changed(topic, broker_name)
                     brokers[broker_name] = share(shared, msgspec.structs.replace(old, perm=perm))
         return len(topics)
 

@@ -5,8 +5,10 @@ Java counterpart: RocketMQ 5.3.3 namesrv/processor/DefaultRequestProcessor.java.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import zlib
+from typing import Final
 
 import trio
 
@@ -51,6 +53,10 @@ logger = logging.getLogger(__name__)
 
 REMOTING_COMMAND_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
 """The start of RocketMQ's remark when a body cannot be read."""
+
+DIGEST_SIZE: Final = 16
+"""Bytes of the digest by which an unchanged registration is recognized: two bodies have the same
+one by chance once in 2**128, and a broker that makes two on purpose harms its own topics alone."""
 
 
 class BrokerProcessors:
@@ -118,11 +124,28 @@ class BrokerProcessors:
     def _registered(
         self, request: RemotingCommand, header: RegisterBrokerRequestHeader, channel: Channel
     ) -> Steps[RemotingCommand]:
+        deletes = self._config.delete_topic_with_broker_registration
+        digest = b""
+        if request.version >= V3_0_11:  # older ones have another form of body
+            digest = hashlib.blake2b(request.body, digest_size=DIGEST_SIZE).digest()
+        data_version = self._routes.repeated(
+            BrokerAddrInfo(header.cluster_name, header.broker_addr),
+            header.broker_name,
+            header.broker_id,
+            body_digest=digest,
+            delete_missing_topics=deletes,
+        )
+        if data_version is None:
+            registration = yield from registration_in_steps(request, header)
+        else:
+            unchanged = TopicConfigSerializeWrapper(data_version=data_version)
+            registration = _registration(request, header, unchanged, None)
         result = yield from self._routes.register_broker_in_steps(
-            (yield from registration_in_steps(request, header)),
+            registration,
             channel=channel,
             now_ms=self._services.now_ms(),
-            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            delete_missing_topics=deletes,
+            body_digest=digest,
         )
         if result.change is not None:
             self._services.notify([result.change])
@@ -247,6 +270,15 @@ def registration_in_steps(
             filter_servers = body.filter_server_list
     except RemoteProtocolError as error:
         raise _unreadable("RegisterBrokerBody", error) from error
+    return _registration(request, header, wrapper, filter_servers)
+
+
+def _registration(
+    request: RemotingCommand,
+    header: RegisterBrokerRequestHeader,
+    wrapper: TopicConfigSerializeWrapper,
+    filter_servers: list[str] | None,
+) -> BrokerRegistration:
     mappings = (wrapper.topic_queue_mapping_info_map or {}).items()
     return BrokerRegistration(
         cluster_name=header.cluster_name,
