@@ -25,8 +25,9 @@ def test_a_probe_learns_that_the_process_lives_and_is_not_ready(
             for path in ("/health/ready", "/metrics"):
                 with pytest.raises(urllib.error.HTTPError) as caught:
                     urllib.request.urlopen(url + path, timeout=10)
-                assert caught.value.code == 503
-                assert "is being opened" in json.load(caught.value)["missing"][0]
+                with caught.value as refusal:
+                    assert refusal.code == 503
+                    assert "is being opened" in json.load(refusal)["missing"][0]
         assert listener.fileno() >= 0
 
 
