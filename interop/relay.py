@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from ..remoting.hosts import join_address
 from ..remoting.opener import split_address
-from .frame_stream import SeenFrame, with_broker_addresses
+from ..testing.recording.frame_stream import SeenFrame, with_broker_addresses
 from .ports import free_port
 from .process import PeerError
 from .relay_faults import Faults

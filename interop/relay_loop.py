@@ -16,7 +16,7 @@ import trio
 
 from ..common.clock import SystemClock
 from ..remoting.opener import split_address
-from .frame_stream import Conversation, SeenFrame
+from ..testing.recording.frame_stream import Conversation, SeenFrame
 from .process import PeerError
 from .relay_faults import Faults
 

@@ -17,8 +17,8 @@ from ...common.terminal import say
 from ..session import fail, usage
 
 if TYPE_CHECKING:
-    from ...interop.frame_stream import SeenFrame
     from ...interop.relay import ClusterRelay, OnFrame, Relay
+    from ...testing.recording.frame_stream import SeenFrame
 
 Waiting: TypeAlias = "SimpleQueue[SeenFrame | None]"
 """Frames from the relay's thread, in order; None ends the recording."""
@@ -114,7 +114,7 @@ def _ending(end: Callable[[], None]) -> Iterator[None]:
 
 def _write_all(waiting: Waiting, file: IO[str] | None, as_json: bool) -> int:
     """Write frames until a None arrives, and return the number of frames."""
-    from ...interop.frame_lines import frame_line, frame_object
+    from ...testing.recording.frame_lines import frame_line, frame_object
 
     count = 0
     known: set[int] = set()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...remoting.codec import encode
+from ...testing.recording.frame_lines import frame_line
 from ..accounts import (
     Accounts,
     Generation,
@@ -21,7 +22,6 @@ from ..accounts import (
     open_with_accounts,
     start_with_accounts,
 )
-from ..frame_lines import frame_line
 from ..jobs import Job, OnCell, failed
 from ..peer import Cluster
 from ..peers import open_cluster, peer_version

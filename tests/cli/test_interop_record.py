@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from trocket.blocking import Message, Producer
-from trocket.interop.frame_lines import frame_line
 from trocket.testing import Broker
+from trocket.testing.recording.frame_lines import frame_line
 
 TIMEOUT_S = 30.0
 COMMAND = (sys.executable, "-m", "trocket.cli.main", "interop", "record")

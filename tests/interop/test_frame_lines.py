@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.interop.frame_bodies import BODY_CHARS_MAX, ITEMS_MAX
-from trocket.interop.frame_lines import (
-    FIELD_CHARS_MAX,
-    FIELDS_MAX,
-    clock_text,
-    frame_line,
-    frame_object,
-)
-from trocket.interop.frame_stream import Conversation, FrameSplitter, SeenFrame
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch, encode_record
 from trocket.remoting.request_codes import RequestCode
+from trocket.testing.recording.frame_bodies import BODY_CHARS_MAX, ITEMS_MAX
+from trocket.testing.recording.frame_lines import (
+    FIELD_CHARS_MAX,
+    FIELDS_MAX,
+    clock_text,
+    frame_line,
+    frame_object,
+)
+from trocket.testing.recording.frame_stream import Conversation, FrameSplitter, SeenFrame
 
 LINE_CHARS_MAX = 200 + FIELDS_MAX * (FIELD_CHARS_MAX * 2 + 3) + FIELD_CHARS_MAX + BODY_CHARS_MAX
 HOST = host_bytes("127.0.0.1", 10911)

@@ -14,7 +14,6 @@ import trio
 
 from trocket.blocking import Client, Message, Producer
 from trocket.client.errors import ClientError
-from trocket.interop.frame_stream import SeenFrame
 from trocket.interop.java_peer import JavaPeer
 from trocket.interop.ports import free_port
 from trocket.interop.process import PeerError
@@ -23,6 +22,7 @@ from trocket.remoting.bodies import ClusterInfo, TopicRouteData
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
+from trocket.testing.recording.frame_stream import SeenFrame
 
 WAIT_S = 30.0
 BODIES = [f"message {number}".encode() for number in range(20)]

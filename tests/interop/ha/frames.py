@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from enum import Enum
 
-from trocket.interop.frame_stream import SeenFrame
 from trocket.interop.relay import Faults
+from trocket.testing.recording.frame_stream import SeenFrame
 
 HEADER = struct.Struct(">qi")
 REPORT_SIZE = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.interop.frame_stream import SeenFrame
 from trocket.interop.relay import Faults
+from trocket.testing.recording.frame_stream import SeenFrame
 
 from .frames import HEADER, HaFrames, Place
 

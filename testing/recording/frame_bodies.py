@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from ..common.message_properties import PROPERTY_KEYS, PROPERTY_TAGS, properties_from_bytes
-from ..remoting import fastjson
-from ..remoting.bodies import (
+from ...common.message_properties import PROPERTY_KEYS, PROPERTY_TAGS, properties_from_bytes
+from ...remoting import fastjson
+from ...remoting.bodies import (
     ClusterInfo,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
@@ -22,13 +22,13 @@ from ..remoting.bodies import (
     MessageQueue,
     TopicRouteData,
 )
-from ..remoting.bodies.route import BrokerData
-from ..remoting.codec import RemotingCommand
-from ..remoting.errors import MissingPackageError, RemoteProtocolError
-from ..remoting.message import MessageExt
-from ..remoting.message_batch import iter_batch
-from ..remoting.message_codec import RECORD_SIZE_MIN, decode_record
-from ..remoting.request_codes import RequestCode
+from ...remoting.bodies.route import BrokerData
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import MissingPackageError, RemoteProtocolError
+from ...remoting.message import MessageExt
+from ...remoting.message_batch import iter_batch
+from ...remoting.message_codec import RECORD_SIZE_MIN, decode_record
+from ...remoting.request_codes import RequestCode
 
 BODY_CHARS_MAX: Final = 600
 """Characters of a body in a line."""

@@ -18,16 +18,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from ..remoting.codec import (
+from ...remoting.codec import (
     RemotingCommand,
     SerializeType,
     decode_frame,
 )
-from ..remoting.errors import RemoteProtocolError
-from ..remoting.language_codes import LanguageCode
-from ..remoting.mq_version import version_name
-from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import ResponseCode
+from ...remoting.errors import RemoteProtocolError
+from ...remoting.language_codes import LanguageCode
+from ...remoting.mq_version import version_name
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
 from .frame_bodies import body_text, shortened
 from .frame_stream import SeenFrame, request_code_of
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..remoting import fastjson
-from ..remoting.codec import FRAME, FRAME_SIZE_MAX, RemotingCommand, SerializeType, decode_frame
-from ..remoting.errors import RemoteProtocolError
-from ..remoting.request_codes import RequestCode, code_of_short
+from ...remoting import fastjson
+from ...remoting.codec import FRAME, FRAME_SIZE_MAX, RemotingCommand, SerializeType, decode_frame
+from ...remoting.errors import RemoteProtocolError
+from ...remoting.request_codes import RequestCode, code_of_short
 
 REQUESTS_WAITING_MAX: Final = 4096
 """Pending requests remembered for one direction; beyond it the oldest is dropped."""
