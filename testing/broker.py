@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -23,6 +23,9 @@ from .loop_thread import LoopThread
 from .ports import Ports, hold_ports
 from .servers import Servers
 from .topics import PERM_READ_WRITE, topic_attributes
+
+if TYPE_CHECKING:
+    from .recording.replay import Replayed
 
 T = TypeVar("T")
 
@@ -234,6 +237,35 @@ class Broker:
         Raises: EmbeddedBrokerError: `power_loss` is True, and the broker has a folder.
         """
         self._call(self._running().crash, self._nursery, power_loss=power_loss)
+
+    # ---- recordings ----------------------------------------------------------------------
+
+    def record(self) -> None:
+        """Record what clients and both servers say from now on; see `stop_recording`.
+
+        A recording that runs is forgotten. It goes on over restarts and crashes.
+        """
+        self._call(self._running().record)
+
+    def stop_recording(self) -> str:
+        """End the recording, and return it: a frame a line, as an object of JSON.
+
+        Lines are those of `trocket interop record --json`; secrets are masked, and times are the
+        broker's. Encrypted connections and those of gRPC clients are left out.
+
+        Raises: EmbeddedBrokerError: nothing is recorded, or more than 10,000 frames or 4 MiB.
+        """
+        return self._call(self._running().stop_recording)
+
+    def replay(self, recording: str) -> list[Replayed]:
+        """Send the requests of a recording again, and return the codes of both answers.
+
+        A request is sent when all that was answered before it is answered again. After 45 s the
+        rest counts as not answered.
+
+        Raises: RecordingError, an EmbeddedBrokerError: a line is not of a recording.
+        """
+        return self._call(self._running().replay, recording)
 
     # ---- topics, groups, messages --------------------------------------------------------
 

@@ -7,12 +7,14 @@ process whose control port a test in any language uses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
 from ..broker.controller import BrokerController
 from ..namesrv.controller import NamesrvController
+from ..remoting.server import RemotingServer
 from ..remoting.turn import Turn
 from ..store.message_store import MessageStore
 from ..store.retention.disk_space import decide, measure
@@ -23,6 +25,9 @@ from .disks import EmbeddedDisk, LogSyncs
 from .errors import EmbeddedBrokerError
 from .faults import Faults
 from .faulty_processors import FaultyProcessors
+
+if TYPE_CHECKING:
+    from .recording.replay import Replayed
 
 IDLE_ROUNDS: Final = 200
 """Rounds in which nothing is stored, after which work that is due cannot be done now."""
@@ -49,8 +54,15 @@ class DiskFacts(NamedTuple):
     slow_ms: int
 
 
+class _Running(NamedTuple):
+    """A server, and the nursery that runs as long."""
+
+    server: RemotingServer
+    nursery: trio.Nursery
+
+
 class Driver:
-    """The time, the faults and the disk of a name server and a broker.
+    """The time, the faults, the disk and the recordings of a name server and a broker.
 
     All methods must be called in the servers' loop.
 
@@ -62,6 +74,7 @@ class Driver:
     Attributes:
       disk: as above; replaced after a crash.
       faults: applied to the requests of both.
+      tape: records what clients and both say, on the connections that it taps.
     """
 
     def __init__(
@@ -71,10 +84,15 @@ class Driver:
         turn: Turn,
         run: Callable[[Callable[[], None]], None],
     ) -> None:
+        from .recording.tape import Tape  # a program that imports a broker need not wait for it
+
         self.clock = clock
         self.disk = disk
+        self.tape = Tape(clock.wall_ms)
         self._log_syncs = LogSyncs()
         self._broker: BrokerController | None = None
+        self._namesrv_server: _Running | None = None
+        self._broker_server: _Running | None = None
         self._broker_processors = FaultyProcessors(turn)
         self._namesrv_processors = FaultyProcessors(turn)
         self.faults = Faults(self._broker_processors, self._namesrv_processors, run, self.set_disk)
@@ -86,17 +104,19 @@ class Driver:
 
     def drive_namesrv(self, namesrv: NamesrvController, nursery: trio.Nursery) -> None:
         """Have faults apply to a name server that runs in this nursery."""
+        self._namesrv_server = _Running(namesrv.server, nursery)
         self._namesrv_processors.install(namesrv.server.processors, nursery)
 
     def drive_broker(self, broker: BrokerController, nursery: trio.Nursery) -> None:
         """Have time, faults and disk apply to a broker that runs in this nursery."""
         assert broker.server is not None
         self._broker = broker
+        self._broker_server = _Running(broker.server, nursery)
         self._broker_processors.install(broker.server.processors, nursery)
 
     def broker_ended(self) -> None:
         """Command no broker until `drive_broker` is called again."""
-        self._broker = None
+        self._broker = self._broker_server = self._namesrv_server = None
 
     def hurry(self) -> None:
         """Have no fsync take long, so that the broker can end."""
@@ -180,9 +200,11 @@ class Driver:
         if fails_fsync is not None:
             syncs.fails = fails_fsync
         disk.fault = syncs if syncs.fails or syncs.slow_ms else None
-        if is_full is None or self._broker is None:
+        if is_full is None:
             return
         disk.is_full = is_full
+        if self._broker is None:  # it finds that when it starts
+            return
         store = self._broker.store
         if store.read_only:
             return
@@ -191,6 +213,37 @@ class Driver:
             store.writer.enter(StoreEvent.DISK_FULL, reason)
         else:
             store.writer.enter(StoreEvent.DISK_HAS_ROOM)
+
+    # ---- recordings ----------------------------------------------------------------------
+
+    async def replay(self, recording: str) -> list[Replayed]:
+        """Send the requests of a recording again, each to the server that serves its code.
+
+        Raises: RecordingError: it is none. EmbeddedBrokerError: the servers are not running.
+        """
+        from .recording.replay import read_recording, replay
+
+        steps = read_recording(recording)
+        if self._broker_server is None or self._namesrv_server is None:
+            raise EmbeddedBrokerError("the broker is not running")
+        servers = self._broker_server, self._namesrv_server
+
+        def connect(code: int) -> tuple[object, Callable[[], trio.abc.Stream]]:
+            broker, namesrv = servers
+            known = self._broker_processors.plain, self._namesrv_processors.plain
+            found = namesrv if code in known[1] and code not in known[0] else broker
+            return found.server, partial(_connected, found)
+
+        return await replay(steps, connect)
+
+
+def _connected(running: _Running) -> trio.abc.Stream:
+    """The client's end of a new connection in memory."""
+    from trio.testing import memory_stream_pair
+
+    near, far = memory_stream_pair()
+    running.nursery.start_soon(running.server.serve_stream, far)
+    return near
 
 
 async def _delete_expired(store: MessageStore) -> None:

@@ -6,7 +6,7 @@ Because nothing runs outside of the loop, tests are deterministic.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.abc
 import trio
@@ -25,6 +25,9 @@ from .faults import Faults
 from .memory_stream import MemoryStream
 from .servers import Servers
 from .topics import PERM_READ_WRITE, topic_attributes
+
+if TYPE_CHECKING:
+    from .recording.replay import Replayed
 
 HOST = "127.0.0.1"
 NAMESRV_PORT = 9876
@@ -179,6 +182,20 @@ class MemoryBroker:
         """Crash both servers and start them again; see `Broker.crash`."""
         assert self._nursery is not None
         await self._running().crash(self._nursery, power_loss=power_loss)
+
+    # ---- recordings ----------------------------------------------------------------------
+
+    async def record(self) -> None:
+        """Record what clients and both servers say; see `Broker.record`."""
+        await self._running().record()
+
+    async def stop_recording(self) -> str:
+        """End the recording, and return it; see `Broker.stop_recording`."""
+        return await self._running().stop_recording()
+
+    async def replay(self, recording: str) -> list[Replayed]:
+        """Send the requests of a recording again; see `Broker.replay`."""
+        return await self._running().replay(recording)
 
     # ---- topics, groups, messages --------------------------------------------------------
 

@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from socket import socket
+from typing import TYPE_CHECKING
 
 import trio
 
 from ..broker.controller import BrokerController
 from ..broker.settings.config import BrokerConfig
+from ..broker.settings.listening import listeners_of
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
 from ..remoting.bodies import SubscriptionGroupConfig
@@ -29,6 +31,7 @@ from ..remoting.message import MessageExt
 from ..remoting.message_batch import iter_batch
 from ..remoting.message_codec import decode_messages
 from ..remoting.request_codes import RequestCode
+from ..remoting.server import open_listener
 from ..remoting.signature import sign
 from ..remoting.sys_flag import INNER_BATCH
 from ..remoting.tls_config import TlsConfig
@@ -40,6 +43,10 @@ from .disks import EmbeddedDisk
 from .driving import Driver
 from .errors import EmbeddedBrokerError
 from .topics import create_topic_request
+
+if TYPE_CHECKING:
+    from .recording.replay import Replayed
+    from .recording.tape import Tape
 
 READ_COUNT = 32
 """Number of messages read from the store at once."""
@@ -160,12 +167,13 @@ class Servers:
         await self.start(nursery)
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        namesrv_listeners, broker_listeners = self._opened_listeners()
         namesrv = NamesrvController(
             self._namesrv_config,
             clock=self.clock,
             disk=self.disk,
             turn=self._turn,
-            listeners=self._listeners,
+            listeners=namesrv_listeners,
             tls=self._tls,
         )
         broker = BrokerController(
@@ -174,7 +182,7 @@ class Servers:
             clock=self.clock,
             disk=self.disk,
             turn=self._turn,
-            listeners=self._listeners,
+            listeners=broker_listeners,
             client=self._make_client(self._turn) if self._make_client else None,
             expects_slaves=False,
             tls=self._tls,
@@ -202,6 +210,20 @@ class Servers:
             self._driver.broker_ended()
             self._ended.set()
 
+    def _opened_listeners(self) -> tuple[Sequence[socket], Sequence[socket]]:
+        """The sockets of name server and broker. Raises: OSError: an address is in use."""
+        if self._listeners is not None:
+            return self._listeners, self._listeners
+        from .recording.taps import tapped_listeners
+
+        address = self._namesrv_config.bind_address, self._namesrv_config.listen_port
+        namesrv = tapped_listeners([open_listener(*address)], self.tape)
+        try:
+            return namesrv, tapped_listeners(listeners_of(self._broker_config), self.tape)
+        except OSError:
+            namesrv[0].close()
+            raise
+
     def serve_stream(
         self, host: str, port: int, stream: trio.abc.Stream, remote_address: str
     ) -> None:
@@ -225,7 +247,29 @@ class Servers:
                 f"{os.strerror(errno.ECONNREFUSED)}: {address}; the name server is at "
                 f"{self.namesrv_address}, the broker at {self.broker_address}",
             )
-        nursery.start_soon(server.serve_stream, stream, remote_address)
+        from .recording.taps import TappedStream
+
+        tapped = TappedStream(stream, self.tape.tap(remote_address, address))
+        nursery.start_soon(server.serve_stream, tapped, remote_address)
+
+    # ---- recordings ----------------------------------------------------------------------
+
+    @property
+    def tape(self) -> Tape:
+        """What records the traffic of clients."""
+        return self._driver.tape
+
+    async def record(self) -> None:
+        """Begin a recording; see `Broker.record`."""
+        self.tape.start()
+
+    async def stop_recording(self) -> str:
+        """End it; see `Broker.stop_recording`."""
+        return self.tape.stop()
+
+    async def replay(self, recording: str) -> list[Replayed]:
+        """Send its requests again; see `Broker.replay`."""
+        return await self._driver.replay(recording)
 
     # ---- time ----------------------------------------------------------------------------
 
