@@ -33,11 +33,14 @@ class Ports:
             holder.close()
 
 
-def hold_ports(host: str, *, namesrv: int = 0, broker: int = 0) -> Ports:
+def hold_ports(
+    host: str, *, namesrv: int = 0, broker: int = 0, broker_host: str | None = None
+) -> Ports:
     """Reserve ports.
 
     Args:
       host: address on which the servers will listen.
+      broker_host: the broker's, if it is another one.
       namesrv, broker: port of each server; 0: a free one.
 
     Raises: OSError: there is no free port, or a given port is in use. (On systems that do not
@@ -46,7 +49,7 @@ def hold_ports(host: str, *, namesrv: int = 0, broker: int = 0) -> Ports:
     holders: list[socket.socket] = []
     try:
         holders.append(_hold(host, namesrv))
-        holders += _hold_pair(host, broker)
+        holders += _hold_pair(host if broker_host is None else broker_host, broker)
     except OSError:
         for holder in holders:
             holder.close()

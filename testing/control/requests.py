@@ -29,7 +29,7 @@ class ControlError(Exception):
     """A request that is refused.
 
     Attributes:
-      status: of the answer: 400, 404, 405 or 409.
+      status: of the answer: 400, 404, 405, 409, 413 or 500.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -89,6 +89,16 @@ class NewFault(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             if getattr(self, name) is not None and self.kind not in kinds:
                 are = " or ".join(kinds)
                 raise ControlError(400, f"{name} is for faults of kind {are}, not {self.kind}")
+
+
+class Crash(msgspec.Struct, forbid_unknown_fields=True):
+    """A crash of the servers.
+
+    Attributes:
+      power_loss: what was not synced is lost; null: with a disk in memory.
+    """
+
+    power_loss: bool | None = None
 
 
 class DiskState(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -27,12 +27,14 @@ from .requests import (
     ADVANCE_MS_MAX,
     Advance,
     ControlError,
+    Crash,
     DiskState,
     NewFault,
     Nothing,
     SetTime,
     read_body,
 )
+from .restarts import Restarts
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +58,12 @@ class ControlServer:
     Args:
       driver: of the broker, which runs.
       addresses: `host:port` of each server, for `GET /`.
+      restarts: of both servers.
     """
 
-    def __init__(self, driver: Driver, addresses: Mapping[str, str]) -> None:
+    def __init__(self, driver: Driver, addresses: Mapping[str, str], restarts: Restarts) -> None:
         self._driver = driver
+        self._restarts = restarts
         self._addresses = addresses
         self._faults = FaultList(driver.faults)
         self._one_at_a_time = trio.Lock()
@@ -76,6 +80,8 @@ class ControlServer:
                 "DELETE": self._clear_faults,
             },
             "/disk": {"GET": self._disk, "POST": self._set_disk},
+            "/restart": {"POST": self._restart},
+            "/crash": {"POST": self._crash},
         }
 
     async def serve(self, listener: socket.socket) -> None:
@@ -85,8 +91,7 @@ class ControlServer:
     async def answer(self, request: HttpRequest) -> Answer:
         """Serve one request."""
         try:
-            serve = self._find(request)
-            return _answer(200, await serve(request.body))
+            return _answer(200, await self._find(request)(request.body))
         except ControlError as error:
             return refusal(error.status, str(error))
         except EmbeddedBrokerError as error:
@@ -182,6 +187,20 @@ class ControlServer:
         wanted = read_body(body, DiskState)
         self._driver.set_disk(wanted.full, wanted.failing_fsync, wanted.slow_ms)
         return await self._disk()
+
+    # ---- restarts ------------------------------------------------------------------------
+
+    async def _restart(self, body: bytes) -> Facts:
+        read_body(body, Nothing)
+        async with self._one_at_a_time:
+            await self._restarts.restart()
+            return await self._time()
+
+    async def _crash(self, body: bytes) -> Facts:
+        power_loss = read_body(body, Crash).power_loss
+        async with self._one_at_a_time:
+            await self._restarts.crash(power_loss)
+            return await self._time()
 
 
 def open_control_listener(port: int) -> socket.socket:
