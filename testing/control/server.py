@@ -22,6 +22,7 @@ from ...remoting.metrics.http_server import HttpRequest, HttpServer, Interface
 from ...remoting.server import open_listener
 from ..driving import Driver
 from ..errors import EmbeddedBrokerError
+from ..recording.replay import RecordingError
 from .fault_list import FaultList
 from .requests import (
     ADVANCE_MS_MAX,
@@ -44,11 +45,17 @@ HOST: Final = "127.0.0.1"
 BODY_SIZE_MAX: Final = 64 * 1024
 """Bytes of a body: the largest usual one has some hundred; a remark may have a page of text."""
 
+RECORDING_SIZE_MAX: Final = 32 << 20
+"""Bytes of a recording that is replayed: BYTES_MAX of frames, as lines of JSON."""
+
+LINES_TYPE: Final = "application/jsonl"
+"""The type of a recording: an object of JSON a line."""
+
 WHERE: Final = "the control port"
 """The name of this port in the log."""
 
 Facts = Mapping[str, Any]
-Serve = Callable[[bytes], Awaitable[Facts]]
+Serve = Callable[[bytes], Awaitable[Facts | Answer]]
 """Serves one request, of which it gets the body."""
 
 
@@ -82,18 +89,25 @@ class ControlServer:
             "/disk": {"GET": self._disk, "POST": self._set_disk},
             "/restart": {"POST": self._restart},
             "/crash": {"POST": self._crash},
+            "/record": {"POST": self._record},
+            "/stop-recording": {"POST": self._stop_recording},
+            "/replay": {"POST": self._replay},
         }
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until cancelled; the listener stays open."""
-        await HttpServer(Interface(self.answer, refusal, BODY_SIZE_MAX, WHERE)).serve(listener)
+        interface = Interface(self.answer, refusal, RECORDING_SIZE_MAX, WHERE)
+        await HttpServer(interface).serve(listener)
 
     async def answer(self, request: HttpRequest) -> Answer:
         """Serve one request."""
         try:
-            return _answer(200, await self._find(request)(request.body))
+            found = await self._find(request)(request.body)
+            return found if isinstance(found, Answer) else _answer(200, found)
         except ControlError as error:
             return refusal(error.status, str(error))
+        except RecordingError as error:
+            return refusal(400, str(error))
         except EmbeddedBrokerError as error:
             return refusal(409, str(error))
         except Exception as error:
@@ -118,6 +132,8 @@ class ControlServer:
         serve = methods.get(request.method)
         if serve is None:
             raise ControlError(405, f"{path} takes {' or '.join(methods)}, not {request.method}")
+        if len(request.body) > BODY_SIZE_MAX and path != "/replay":
+            raise ControlError(413, f"the body has more than {BODY_SIZE_MAX} bytes")
         return serve
 
     # ---- facts ---------------------------------------------------------------------------
@@ -201,6 +217,25 @@ class ControlServer:
         async with self._one_at_a_time:
             await self._restarts.crash(power_loss)
             return await self._time()
+
+    # ---- recordings ----------------------------------------------------------------------
+
+    async def _record(self, body: bytes) -> Facts:
+        read_body(body, Nothing)
+        self._driver.tape.start()
+        return {}
+
+    async def _stop_recording(self, body: bytes) -> Answer:
+        read_body(body, Nothing)
+        return Answer(200, LINES_TYPE, self._driver.tape.stop().encode())
+
+    async def _replay(self, body: bytes) -> Facts:
+        try:
+            recording = body.decode()
+        except UnicodeDecodeError as error:
+            raise ControlError(400, "the body is no recording: it is not UTF-8") from error
+        replayed = await self._driver.replay(recording)
+        return {"requests": [each._asdict() for each in replayed]}
 
 
 def open_control_listener(port: int) -> socket.socket:
