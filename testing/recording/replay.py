@@ -5,6 +5,7 @@ A recording is what `Tape.stop` and `trocket interop record --json` give: an obj
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -51,8 +52,6 @@ class _Line(msgspec.Struct):
     connection: int = 0
     dir: str = ""
     pair: str = ""
-    code: int = 0
-    oneway: bool = False
     frame_hex: str = ""
 
 
@@ -60,44 +59,86 @@ class Step(NamedTuple):
     """A request to send, or an answer to wait for.
 
     Attributes:
+      request: the number of the request, or of that which is answered, 0 for the first one.
       connection: of the recording, by number.
       opaque: of the request, and of its answer.
       frame: of a request; None: an answer.
       code: of the request or of the answer.
-      is_oneway: a request that is not answered.
     """
 
+    request: int
     connection: int
     opaque: int
     frame: bytes | None
     code: int
-    is_oneway: bool
 
 
 def read_recording(text: str) -> list[Step]:
-    """The steps of a recording; what servers asked clients is left out.
+    """The steps of a recording. What servers asked clients is left out, and so are answers whose
+    requests came before the recording.
 
     Raises: RecordingError: a line is not of a recording.
     """
     steps: list[Step] = []
+    reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         try:
             found = msgspec.json.decode(line, type=_Line)
             if found.dir and _SERVERS_PAIR not in found.pair:
-                steps.append(_step(found))
+                step = reader.step(found)
+                steps += [] if step is None else [step]
         except (msgspec.MsgspecError, ValueError, RemoteProtocolError) as error:
             raise RecordingError(f"line {number} is not of a recording: {error}") from error
     return steps
 
 
-def _step(line: _Line) -> Step:
-    """Raises: ValueError, RemoteProtocolError: there is no frame in it."""
-    frame = bytes.fromhex(line.frame_hex)
-    command = decode_frame(frame)
-    if command.is_response:
-        return Step(line.connection, command.opaque, None, line.code, False)
-    code = request_code_of(command)
-    return Step(line.connection, command.opaque, frame, code, command.is_oneway)
+class _Waiting:
+    """The numbers of requests without an answer on one connection; some clients use an opaque
+    again."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, deque[int]] = {}
+
+    def add(self, opaque: int, number: int) -> None:
+        """Have a request wait."""
+        self._numbers.setdefault(opaque, deque()).append(number)
+
+    def take(self, opaque: int) -> int | None:
+        """The number of the request that an answer is for; None: it is for none of them."""
+        numbers = self._numbers.get(opaque)
+        return numbers.popleft() if numbers else None
+
+    def take_all(self) -> list[int]:
+        """The numbers of those that get no answer any more."""
+        numbers = [each for every in self._numbers.values() for each in every]
+        self._numbers.clear()
+        return numbers
+
+
+class _Reader:
+    """Reads the lines of a recording."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiting: dict[int, _Waiting] = {}
+
+    def step(self, line: _Line) -> Step | None:
+        """The step of a line, if it is one.
+
+        Raises: ValueError, RemoteProtocolError: no frame is there.
+        """
+        frame = bytes.fromhex(line.frame_hex)
+        command = decode_frame(frame)
+        connection, opaque = line.connection, command.opaque
+        waiting = self._waiting.setdefault(connection, _Waiting())
+        if command.is_response:
+            number = waiting.take(opaque)
+            return None if number is None else Step(number, connection, opaque, None, command.code)
+        number = self._count
+        self._count += 1
+        if not command.is_oneway:
+            waiting.add(opaque, number)
+        return Step(number, connection, opaque, frame, request_code_of(command))
 
 
 async def replay(steps: list[Step], connect: Connect) -> list[Replayed]:
@@ -122,64 +163,67 @@ async def replay(steps: list[Step], connect: Connect) -> list[Replayed]:
     return player.results(steps)
 
 
+class _Link(NamedTuple):
+    """A connection of a replay."""
+
+    stream: trio.abc.Stream
+    waiting: _Waiting
+
+
 class _Player:
     """The connections of a replay, and the answers on them."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._streams: dict[tuple[int, object], trio.abc.Stream] = {}
-        self._codes: dict[tuple[int, int], int | None] = {}
-        self._answered: dict[tuple[int, int], trio.Event] = {}
+        self._links: dict[tuple[int, object], _Link] = {}
+        self._codes: dict[int, int] = {}
+        self._ended: dict[int, trio.Event] = {}
 
     async def send(self, step: Step, frame: bytes, nursery: trio.Nursery) -> None:
         server, open_stream = self._connect(step.code)
         place = step.connection, server
-        if place not in self._streams:
-            self._streams[place] = open_stream()
-            nursery.start_soon(self._receive, place)
-        if not step.is_oneway:
-            self._answered[step.connection, step.opaque] = trio.Event()
+        link = self._links.get(place)
+        if link is None:
+            link = self._links[place] = _Link(open_stream(), _Waiting())
+            nursery.start_soon(self._receive, place, link)
+        self._ended[step.request] = trio.Event()
+        if not decode_frame(frame).is_oneway:
+            link.waiting.add(step.opaque, step.request)
         try:
-            await self._streams[place].send_all(frame)
+            await link.stream.send_all(frame)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._end(place, self._streams[place])
+            self._end(place, link)
 
     async def wait(self, step: Step) -> None:
-        answered = self._answered.get((step.connection, step.opaque))
-        if answered is not None:  # else its request came before the recording
-            await answered.wait()
+        await self._ended[step.request].wait()
 
-    async def _receive(self, place: tuple[int, object]) -> None:
+    async def _receive(self, place: tuple[int, object], link: _Link) -> None:
         """Take the answers on a connection until it ends."""
-        stream, decoder = self._streams[place], FrameDecoder()
+        decoder = FrameDecoder()
         try:
-            while data := await stream.receive_some(RECEIVE_SIZE):
+            while data := await link.stream.receive_some(RECEIVE_SIZE):
                 for command in decoder.receive_data(bytes(data)):
-                    key = place[0], command.opaque
-                    if command.is_response and key in self._answered:
-                        self._codes.setdefault(key, command.code)
-                        self._answered[key].set()
+                    number = link.waiting.take(command.opaque) if command.is_response else None
+                    if number is not None:
+                        self._codes[number] = command.code
+                        self._ended[number].set()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the server has closed it, as a test may have wanted
         finally:
-            self._end(place, stream)
-            await trio.aclose_forcefully(stream)
+            self._end(place, link)
+            await trio.aclose_forcefully(link.stream)
 
-    def _end(self, place: tuple[int, object], stream: trio.abc.Stream) -> None:
+    def _end(self, place: tuple[int, object], link: _Link) -> None:
         """Wait for no more answers on a connection; the next request there makes another."""
-        if self._streams.get(place) is stream:
-            del self._streams[place]
-        for (connection, _), answered in self._answered.items():
-            if connection == place[0]:
-                answered.set()
+        if self._links.get(place) is link:
+            del self._links[place]
+        for number in link.waiting.take_all():
+            self._ended[number].set()
 
     def results(self, steps: list[Step]) -> list[Replayed]:
-        recorded = {
-            (step.connection, step.opaque): step.code for step in steps if step.frame is None
-        }
+        recorded = {step.request: step.code for step in steps if step.frame is None}
         return [
-            Replayed(step.code, recorded.get(key), self._codes.get(key))
+            Replayed(step.code, recorded.get(step.request), self._codes.get(step.request))
             for step in steps
             if step.frame is not None
-            for key in [(step.connection, step.opaque)]
         ]
