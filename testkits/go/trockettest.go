@@ -95,30 +95,47 @@ func (b *Broker) clock(method, path string, body any) clock {
 // request ends the test if the control port refuses it.
 func (b *Broker) request(method, path string, body, answer any) {
 	b.t.Helper()
-	if err := b.ask(method, path, body, answer); err != nil {
+	var sent []byte
+	if body != nil {
+		var err error
+		if sent, err = json.Marshal(body); err != nil {
+			b.t.Fatalf("trockettest: %s %s%s: %v", method, b.ready.Control, path, err)
+		}
+	}
+	b.decode(path, b.content(method, path, sent), answer)
+}
+
+// content is the answer of the control port as it came; a refusal ends the test.
+func (b *Broker) content(method, path string, body []byte) []byte {
+	b.t.Helper()
+	content, err := b.ask(method, path, body)
+	if err != nil {
 		b.t.Fatalf("trockettest: %s %s%s: %v", method, b.ready.Control, path, err)
+	}
+	return content
+}
+
+// decode ends the test if an answer is not of its form.
+func (b *Broker) decode(path string, content []byte, answer any) {
+	b.t.Helper()
+	if err := json.Unmarshal(content, answer); err != nil {
+		b.t.Fatalf("trockettest: the answer of %s%s: %v", b.ready.Control, path, err)
 	}
 }
 
-func (b *Broker) ask(method, path string, body, answer any) error {
-	var sent bytes.Buffer
-	if body != nil {
-		if err := json.NewEncoder(&sent).Encode(body); err != nil {
-			return err
-		}
-	}
-	request, err := http.NewRequest(method, b.ready.Control+path, &sent)
+func (b *Broker) ask(method, path string, body []byte) ([]byte, error) {
+	request, err := http.NewRequest(method, b.ready.Control+path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := b.control.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
 		var refused struct {
@@ -127,7 +144,7 @@ func (b *Broker) ask(method, path string, body, answer any) error {
 		if json.Unmarshal(content, &refused) != nil || refused.Error == "" {
 			refused.Error = string(content)
 		}
-		return fmt.Errorf("%d: %s", response.StatusCode, refused.Error)
+		return nil, fmt.Errorf("%d: %s", response.StatusCode, refused.Error)
 	}
-	return json.Unmarshal(content, answer)
+	return content, nil
 }

@@ -46,7 +46,7 @@ GO_TIME_TRAVELS = 4
 TIME_TRAVELS = 4
 """Tests of the example in Java that print how long they took."""
 JUNIT_JARS = ["client", "junit"]
-JUNIT_TESTS = 22
+JUNIT_TESTS = 24
 """Tests of the kit for Java and of the example that uses it."""
 GOES_WRONG = EXAMPLES.parent / "docs" / "tutorials" / "what_goes_wrong.md"
 GOES_WRONG_IMPORTS = """\

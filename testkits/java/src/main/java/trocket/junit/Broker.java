@@ -8,6 +8,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
@@ -132,6 +133,71 @@ public final class Broker implements AutoCloseable {
         disk(Map.of("slow_ms", by.toMillis()));
     }
 
+    /**
+     * Have the broker end cleanly, and serve again with the same messages, addresses, faults and
+     * time. Clients lose their connections, and make new ones by themselves.
+     *
+     * @return the broker's time
+     */
+    public Instant restart() {
+        return time("POST", "/restart", Map.of());
+    }
+
+    /**
+     * Have the power fail, and the broker serve again with what that leaves: messages that were not
+     * synced are lost. With {@code flushDiskType=SYNC_FLUSH} each was that is confirmed.
+     *
+     * @return the broker's time
+     */
+    public Instant crash() {
+        return time("POST", "/crash", Map.of());
+    }
+
+    /**
+     * The same, or with {@code false} as after {@code kill -9}, which loses nothing that was
+     * written.
+     */
+    public Instant crash(boolean powerLoss) {
+        return time("POST", "/crash", Map.of("power_loss", powerLoss));
+    }
+
+    /**
+     * Record what clients and the broker say from now on, also over a restart. A recording that
+     * runs is forgotten.
+     */
+    public void record() {
+        ask("POST", "/record", Map.of());
+    }
+
+    /**
+     * End the recording and return it: a frame a line, as an object of JSON, as
+     * {@code trocket interop record --json} writes them. Encrypted connections and those of gRPC
+     * clients are left out.
+     */
+    public String stopRecording() {
+        return ask("POST", "/stop-recording", Map.of());
+    }
+
+    /**
+     * Send the requests of a recording again, each when all that was answered before it is answered
+     * again. After 45 s the rest has no answer.
+     */
+    public List<Replayed> replay(String recording) {
+        List<Replayed> all = new ArrayList<>();
+        Matcher each = Pattern.compile("\\{[^{}]*\"request_code\"[^{}]*}")
+            .matcher(send("POST", "/replay", recording));
+        while (each.find()) {
+            all.add(new Replayed(code(each.group(), "request_code"),
+                code(each.group(), "recorded_code"), code(each.group(), "code")));
+        }
+        return all;
+    }
+
+    private static int code(String object, String key) {
+        String value = Json.field(object, key);
+        return value.equals("null") ? Replayed.NO_ANSWER : Integer.parseInt(value);
+    }
+
     /** The last lines that the broker logged: warnings and errors. */
     public String log() {
         return process.log();
@@ -162,8 +228,12 @@ public final class Broker implements AutoCloseable {
     }
 
     private String ask(String method, String path, Map<String, Object> body) {
+        return send(method, path, Json.write(body));
+    }
+
+    private String send(String method, String path, String body) {
         HttpRequest request = HttpRequest.newBuilder(URI.create(process.fact("control") + path))
-            .method(method, HttpRequest.BodyPublishers.ofString(Json.write(body)))
+            .method(method, HttpRequest.BodyPublishers.ofString(body))
             .timeout(ANSWER_LIMIT).build();
         HttpResponse<String> response;
         try {

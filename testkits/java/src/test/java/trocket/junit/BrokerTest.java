@@ -5,6 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.Socket;
+import java.net.SocketException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
@@ -14,6 +22,7 @@ import java.util.Map;
 import java.util.Scanner;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.MethodOrderer;
 import org.junit.jupiter.api.Nested;
@@ -157,6 +166,74 @@ class BrokerTest {
             () -> broker.fault(Fault.drop(310).times(0)));
         assertTrue(refused.getMessage().contains("refused with 400: the body is wrong"),
             refused.getMessage());
+    }
+
+    /** A client of one request, GET_BROKER_RUNTIME_INFO. */
+    private static final class Client implements AutoCloseable {
+        private static final int CODE = 28;
+        private final Socket socket;
+
+        Client(Broker broker) throws IOException {
+            String[] address = broker.brokerAddr().split(":");
+            socket = new Socket(address[0], Integer.parseInt(address[1]));
+            socket.setSoTimeout((int) TimeUnit.SECONDS.toMillis(60));
+        }
+
+        /** Whether the request is answered; otherwise the connection has ended. */
+        boolean ask() throws IOException {
+            byte[] header = "{\"code\": 28, \"opaque\": 7}".getBytes(StandardCharsets.UTF_8);
+            DataOutputStream out = new DataOutputStream(socket.getOutputStream());
+            out.write(ByteBuffer.allocate(8 + header.length).putInt(4 + header.length)
+                .putInt(header.length).put(header).array());
+            DataInputStream in = new DataInputStream(socket.getInputStream());
+            try {
+                return in.readNBytes(in.readInt()).length > 0;
+            } catch (EOFException | SocketException e) {
+                return false;
+            }
+        }
+
+        @Override
+        public void close() throws IOException {
+            socket.close();
+        }
+    }
+
+    @Test
+    void aBrokerIsRestartedAndCrashes() throws IOException {
+        Instant now = broker.freeze();
+        List<Supplier<Instant>> ends =
+            List.of(broker::restart, broker::crash, () -> broker.crash(false));
+        for (Supplier<Instant> end : ends) {
+            try (Client before = new Client(broker)) {
+                assertTrue(before.ask());
+                assertEquals(now, end.get());
+                assertFalse(before.ask());
+            }
+            try (Client after = new Client(broker)) {
+                assertTrue(after.ask());
+            }
+        }
+        broker.unfreeze();
+    }
+
+    @Test
+    void aRecordingIsReplayed() throws IOException {
+        broker.record();
+        try (Client client = new Client(broker)) {
+            assertTrue(client.ask());
+            broker.fault(Fault.answer(Client.CODE, 2, "busy"));
+            assertTrue(client.ask());
+        }
+        String recording = broker.stopRecording();
+        assertEquals(4, recording.lines().count(), recording);
+        broker.fault(Fault.disconnect(Client.CODE));
+        assertEquals(List.of(new Replayed(Client.CODE, 0, Replayed.NO_ANSWER),
+            new Replayed(Client.CODE, 2, 0)), broker.replay(recording));
+        BrokerException refused = assertThrows(BrokerException.class, broker::stopRecording);
+        assertTrue(refused.getMessage().contains("409: nothing is recorded"), refused.getMessage());
+        refused = assertThrows(BrokerException.class, () -> broker.replay("hello"));
+        assertTrue(refused.getMessage().contains("400: line 1"), refused.getMessage());
     }
 
     @Test
