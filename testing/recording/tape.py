@@ -103,7 +103,7 @@ class Tap:
         self._splitters = {True: FrameSplitter(), False: FrameSplitter()}
         self._conversation = Conversation(seen)
         self._recording = 0
-        self._is_left_out = False
+        self._has_asked = self._is_left_out = False
 
     def take(self, to_server: bool, data: bytes) -> None:
         """Take bytes that went in one direction."""
@@ -113,8 +113,13 @@ class Tap:
         if not all(is_frame for _, _, is_frame in found):
             self._is_left_out = True  # HTTP/2, TLS, or a client that breaks the protocol
             return
+        if to_server and found and not self._has_asked:
+            self._has_asked = True
+            # Seen also while nothing is recorded: a broker asks for more than these later.
+            (first,) = Conversation().receive_data(True, found[0][1])
+            self._is_left_out = first.request_code in _OF_BROKERS
         recording = self._tape.recording
-        if not recording:
+        if not recording or self._is_left_out:
             return
         if recording != self._recording:
             self._recording, self._conversation = recording, Conversation(self._seen)

@@ -103,11 +103,17 @@ def test_other_protocols_are_left_out(first: bytes) -> None:
 
 
 def test_what_the_broker_asks_its_name_server_is_left_out() -> None:
+    registration = encode(RemotingCommand(RequestCode.REGISTER_BROKER, {}))
     recorder = tape()
+    early = recorder.tap("1.1.1.1:1", "2.2.2.2:2")
+    early.take(True, registration)
     recorder.start()
-    tap = recorder.tap("1.1.1.1:1", "2.2.2.2:2")
-    tap.take(True, encode(RemotingCommand(RequestCode.REGISTER_BROKER, {})) + REQUEST)
+    early.take(True, REQUEST)
+    recorder.tap("1.1.1.1:2", "2.2.2.2:2").take(True, registration + REQUEST)
     assert recorder.stop() == ""
+    recorder.start()
+    recorder.tap("1.1.1.1:3", "2.2.2.2:2").take(True, REQUEST + registration + REQUEST)
+    assert len(lines(recorder.stop())) == 1
 
 
 @pytest.mark.parametrize(
