@@ -7,8 +7,11 @@ import json
 import pytest
 import trio
 
+from trocket.interop.relay import Relay
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.testing import Broker, EmbeddedBrokerError, MemoryBroker, RequestCode
+from trocket.testing.recording.frame_lines import frame_object
+from trocket.testing.recording.frame_stream import SeenFrame
 from trocket.testing.recording.replay import RecordingError, Replayed
 from trocket.testing.recording.tape import BYTES_MAX, FRAMES_MAX, Tape
 
@@ -81,6 +84,17 @@ async def test_an_answer_that_does_not_come_ends_a_replay_in_time(autojump_clock
         began_s = trio.current_time()
         assert await broker.replay(recording) == [Replayed(28, 0, None)]
         assert 0 < trio.current_time() - began_s < 60
+
+
+def test_what_interop_records_is_replayed_too() -> None:
+    seen: list[SeenFrame] = []
+    with Broker() as broker:
+        relay = Relay(broker.broker_address, on_frame=seen.append)
+        with relay, Client(relay.address) as client:
+            assert client.send("Orders", b"bread").code == 0
+        recording = "".join(json.dumps(frame_object(each)) + "\n" for each in seen)
+        assert broker.replay(recording) == [Replayed(SEND, 0, 0)]
+        assert len(broker.messages("Orders")) == 2
 
 
 def test_a_recording_begins_with_a_whole_frame() -> None:
