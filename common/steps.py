@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import trio
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
@@ -72,7 +73,7 @@ def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[begin : begin + size]
 
 
-def json_members(table: Mapping[str, T], encode: Callable[[dict[str, T]], bytes]) -> Steps[bytes]:
+def json_members(table: Mapping[K, T], encode: Callable[[dict[K, T]], bytes]) -> Steps[bytes]:
     """Encode a JSON object in steps.
 
     Args:
@@ -85,7 +86,7 @@ def json_members(table: Mapping[str, T], encode: Callable[[dict[str, T]], bytes]
 
 
 def json_page(
-    table: Mapping[str, T], encode: Callable[[dict[str, T]], bytes], size_max: int
+    table: Mapping[K, T], encode: Callable[[dict[K, T]], bytes], size_max: int
 ) -> Steps[tuple[bytes, int]]:
     """Encode the first members of a JSON object in steps.
 

@@ -197,7 +197,7 @@ class MessageStore:
         config, clock, log = self.config, self.clock, self.log
         self.activity = Activity()
         index = self.index if config.message_index_enable else None
-        self.dispatcher = Dispatcher(index, self.activity)
+        self.dispatcher = Dispatcher(index, self.activity, self.queue_store.changed)
         in_sync, is_sync = self._in_sync, config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         on_flushed: Callable[[int], None] = self.dispatcher.show_until
         on_committed: Callable[[int], None] | None = None

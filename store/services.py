@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ..common.steps import in_steps
 from ..common.supervision import Supervisor
 from ..disk.errors import StoreIOError
 from .retention_service import Retention
 
 if TYPE_CHECKING:
+    from .index.index_service import IndexState
     from .message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -132,41 +134,63 @@ async def _checkpoint(store: MessageStore) -> None:
 
 
 async def checkpoint_now(store: MessageStore) -> None:
-    checkpoints = store.checkpoints
-    target, timestamp_ms = store.dispatcher.recorded_offset, store.store_time_ms
-    if store.read_only or checkpoints.queues_failed:
-        return
+    """Write a checkpoint, unless nothing is new; an error of the disk is logged."""
+    turn = store.checkpoints.turn
     try:
-        store.hold_lock()
-        store.index.replace_missing()
-        index = checkpoints.index_state()
-        known = checkpoints.current
-        is_indexed = index is None or index.progress == known.index
-        is_confirmed = not checkpoints.has_new_confirm_offset
-        if target == known.dispatched_offset and is_indexed and is_confirmed:
-            return
-        # Of the same moment as `target`. It visits every queue, which an idle broker must not do.
-        ends = checkpoints.queue_ends()
-        await _write_queues(store, 1)
-        await store.flusher.flush_in_thread(threaded=store.disk.threaded)
-        if store.flusher.flushed_offset < target:
-            return
-        paths = store.queue_store.take_unsynced()
-        try:
-            await _in_thread(store, checkpoints.sync_queues, paths)
-        except StoreIOError:
-            raise
-        except BaseException:  # the thread was not started
-            store.queue_store.put_back_unsynced(paths)
-            raise
-        if index is not None and index.file is not None:
-            await _in_thread(store, index.file.sync_entries)
-        await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
+        turn.acquire_nowait()
+    except trio.WouldBlock:
+        await turn.acquire()
+    try:
+        await _write_checkpoint(store)
     except StoreIOError as error:
         logger.error(
             "no checkpoint could be written; recovery would take longer: %(error)s",
             {"error": error},
         )
+    finally:
+        turn.release()
+
+
+async def _write_checkpoint(store: MessageStore) -> None:
+    checkpoints = store.checkpoints
+    if store.read_only or checkpoints.queues_failed:
+        return
+    store.hold_lock()
+    store.index.replace_missing()
+    if not _is_new(store, store.dispatcher.recorded_offset, checkpoints.index_state()):
+        return
+    # Most queues before, in steps. What follows is of one moment, and visits the rest.
+    await in_steps(checkpoints.visit_changed())
+    target, timestamp_ms = store.dispatcher.recorded_offset, store.store_time_ms
+    index = checkpoints.index_state()
+    head = checkpoints.take_ends()
+    # Not in a thread: it would hold the interpreter.
+    ends = await in_steps(checkpoints.encoded(head))
+    await _write_queues(store, 1)
+    await store.flusher.flush_in_thread(threaded=store.disk.threaded)
+    if store.flusher.flushed_offset < target:
+        return
+    paths = store.queue_store.take_unsynced()
+    try:
+        await _in_thread(store, checkpoints.sync_queues, paths)
+    except StoreIOError:
+        raise
+    except BaseException:  # the thread was not started
+        store.queue_store.put_back_unsynced(paths)
+        raise
+    if index is not None and index.file is not None:
+        await _in_thread(store, index.file.sync_entries)
+    await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
+
+
+def _is_new(store: MessageStore, target: int, index: IndexState | None) -> bool:
+    """Whether a checkpoint would differ from the newest one."""
+    known = store.checkpoints.current
+    return (
+        target != known.dispatched_offset
+        or (index is not None and index.progress != known.index)
+        or store.checkpoints.has_new_confirm_offset
+    )
 
 
 async def _prepare_files(store: MessageStore) -> None:

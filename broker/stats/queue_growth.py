@@ -82,9 +82,13 @@ class QueueGrowth:
         """
         grown = scanned = 0
         units_max = UNITS_PER_SORTED_STEP if self.size_bounds else UNITS_PER_STEP
-        for number, (key, queue) in enumerate(list(self._queues.items()), 1):
+        # The keys only: a pair for each of 50,000 queues takes 3 ms and more.
+        for number, key in enumerate(list(self._queues), 1):
             if number % QUEUES_PER_STEP == 0:
                 yield
+            queue = self._queues.get(key)
+            if queue is None:
+                continue  # it was deleted meanwhile
             begin, end = self._begin(key, queue), queue.max_offset
             if begin >= end:
                 continue

@@ -377,6 +377,7 @@ class BatchConsumeQueue(ConsumeQueue):
         )
         end = number == self._unit_end
         self.min_offset = self.max_offset if end else self._unit(number).base_offset
+        self.note_change()
 
     def _is_expired(self, base: int, min_physical_offset: int) -> bool:
         last = (base + self.files.file_size) // BATCH_UNIT_SIZE - 1
@@ -490,3 +491,5 @@ class BatchConsumeQueue(ConsumeQueue):
     def _note_tail(self) -> None:
         first = BatchUnit.from_bytes(self.tail).base_offset if self.tail else self.next_offset
         self.tail_offset = first
+        # Offsets may be left out, so it may be after `max_offset`: then the queue ends here.
+        self.note_change()

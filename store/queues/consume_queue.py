@@ -79,14 +79,21 @@ class QueueFiles:
 
     Args:
       file_size: bytes of each, a multiple of 20.
+      changed: see the attribute; several pools may share one. None: a new one.
 
     Attributes:
       unsynced: paths of files written to, and of folders with new entries, since their last sync.
+      changed: the queues whose beginning or end changed since `ConsumeQueueStore.take_changed`, in
+        the order of their first change. Code that changes one must add it, as a checkpoint visits
+        no other.
     """
 
-    def __init__(self, disk: Disk, file_size: int) -> None:
+    def __init__(
+        self, disk: Disk, file_size: int, changed: dict[ConsumeQueue, None] | None = None
+    ) -> None:
         self.disk = disk
         self.file_size = file_size
+        self.changed = changed if changed is not None else {}
         self.unsynced: set[str] = set()
         self._open: OrderedDict[str, DiskFile] = OrderedDict()
         self._pages: dict[tuple[str, int], tuple[int, bytes]] = {}
@@ -394,6 +401,7 @@ class ConsumeQueue(QueueState):
             )
         self.tail += unit
         self.max_offset = self.committed_offset = self.next_offset = queue_offset + 1
+        self.note_change()
 
     def begin_at(self, queue_offset: int) -> None:
         """Let an empty queue begin with this offset."""
@@ -413,7 +421,7 @@ class ConsumeQueue(QueueState):
             first = bytes(units[:UNIT_SIZE])
             self.append_recovered(queue_offset, first)
             self.tail += memoryview(units)[UNIT_SIZE:]
-            self.max_offset += len(units) // UNIT_SIZE - 1
+            self.max_offset += len(units) // UNIT_SIZE - 1  # `append_recovered` has noted it
             self.committed_offset = self.next_offset = self.max_offset
 
     def end_before(self, physical_end: int, end: int | None = None) -> int:
@@ -503,7 +511,9 @@ class ConsumeQueue(QueueState):
                 low = seen + 1
             else:
                 high = middle
-        self.min_offset = low
+        if low != self.min_offset:
+            self.min_offset = low
+            self.note_change()
 
     def follow_log(self, min_physical_offset: int) -> None:
         """`correct_min_offset`, if the log no longer has the oldest message.
@@ -559,6 +569,10 @@ class ConsumeQueue(QueueState):
         self.files.unsynced.add(self.folder.rpartition("/")[0])
         self.reset()
 
+    def note_change(self) -> None:
+        """Note that the beginning or the end may be another; see `QueueFiles.changed`."""
+        self.files.changed[self] = None
+
     def reset(self) -> None:
         """Become empty without touching the disk."""
         self.file_offsets = []
@@ -578,3 +592,4 @@ class ConsumeQueue(QueueState):
         self.tail.clear()
         self.tail_offset = self.max_offset = queue_offset
         self.committed_offset = self.next_offset = queue_offset
+        self.note_change()

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
+from ...common.steps import Steps, at_once, json_members, with_member
 from ...disk.os_disk import Disk
 from ...disk.position import START
 from ..format import Key
@@ -33,6 +34,27 @@ REBUILD = -1
 """The end of a queue that is being rebuilt. No queue ends there, so a start that finds it rebuilds
 the queue from its beginning, whatever its files hold and whichever checkpoint the file belongs to.
 """
+
+BeginAndEnd = tuple[int, int]
+"""Queue offsets of the oldest message of a queue, and after its newest."""
+
+_NO_QUEUES: Final = b'"queues":{}'
+
+
+def topic_text(topic: str, queues: Mapping[int, BeginAndEnd]) -> Steps[bytes]:
+    """Steps that encode the queues of a topic as a member of the file's JSON object.
+
+    Args:
+      queues: by queue id, at least one; copied first.
+    """
+    text = yield from json_members(queues, _queues_text)
+    return b"%s:%s" % (json.dumps(topic).encode(), text)
+
+
+def _queues_text(queues: Mapping[int, BeginAndEnd]) -> bytes:
+    # They are numbers, so this is the JSON encoder's text, in half of its time.
+    members = [f'"{queue_id}":[{begin},{end}]' for queue_id, (begin, end) in queues.items()]
+    return f"{{{','.join(members)}}}".encode()
 
 
 @dataclass(slots=True)
@@ -64,25 +86,17 @@ class QueueEnds:
     own_from: int = 0
     begun_midway: bool = False
 
+    def encoded(self) -> EncodedEnds:
+        """The same with the queues as text."""
+        topics: dict[str, dict[int, BeginAndEnd]] = {}
+        for key, end in self.ends.items():
+            topics.setdefault(key[0], {})[key[1]] = (self.begins.get(key, 0), end)
+        texts = {topic: at_once(topic_text(topic, queues)) for topic, queues in topics.items()}
+        return EncodedEnds(replace(self, ends={}, begins={}), texts)
+
     def to_bytes(self) -> bytes:
         """The file's text."""
-        queues: dict[str, dict[str, tuple[int, int]]] = {}
-        for key, end in self.ends.items():
-            queues.setdefault(key[0], {})[str(key[1])] = (self.begins.get(key, 0), end)
-        content: dict[str, object] = {
-            "version": VERSION,
-            "dispatchedOffset": self.dispatched_offset,
-            "fileSize": self.file_size,
-            "logStart": self.log_start,
-            "beginsAt": self.begins_at,
-            "ownFrom": self.own_from,
-            "queues": queues,
-        }
-        if self.begun_midway:
-            content["begunMidway"] = True
-        text = json.dumps(content, separators=(",", ":")).encode()
-        # The checksum first: a file cut by a crash does not pass for a shorter one.
-        return b"%08x\n%s" % (zlib.crc32(text), text)
+        return self.encoded().to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> QueueEnds:
@@ -118,6 +132,38 @@ class QueueEnds:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedEnds:
+    """The content of the file with its queues as text, so that a new file needs little work.
+
+    Attributes:
+      head: the content without queues.
+      topics: the `topic_text` of each topic with queues.
+    """
+
+    head: QueueEnds
+    topics: dict[str, bytes]
+
+    def to_bytes(self) -> bytes:
+        """The file's text."""
+        head = self.head
+        content: dict[str, object] = {
+            "version": VERSION,
+            "dispatchedOffset": head.dispatched_offset,
+            "fileSize": head.file_size,
+            "logStart": head.log_start,
+            "beginsAt": head.begins_at,
+            "ownFrom": head.own_from,
+            "queues": {},
+        }
+        if head.begun_midway:
+            content["begunMidway"] = True
+        text = json.dumps(content, separators=(",", ":")).encode()
+        text = with_member(text, _NO_QUEUES, b"{%s}" % b",".join(self.topics.values()))
+        # The checksum first: a file cut by a crash does not pass for a shorter one.
+        return b"%08x\n%s" % (zlib.crc32(text), text)
+
+
 def _offset(what: str, value: object) -> int:
     """Raises: ValueError: it is neither an offset in bytes or units nor -1."""
     if type(value) is not int or not -1 <= value < 1 << 63:
@@ -147,7 +193,7 @@ def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
         file.close()
 
 
-def write_queue_ends(disk: Disk, root: str, ends: QueueEnds) -> None:
+def write_queue_ends(disk: Disk, root: str, ends: QueueEnds | EncodedEnds) -> None:
     """Replace the file.
 
     Raises:
@@ -172,29 +218,38 @@ class QueueEndsFile:
     Args:
       disk, root: the disk and the data folder.
       known: the content of the file.
+
+    Attributes:
+      next: the ends that the next `note` writes, if they were taken already. What is recorded or
+        forgotten before that changes them, too.
     """
 
     def __init__(self, disk: Disk, root: str, known: QueueEnds) -> None:
-        self.known = known
+        self.next: EncodedEnds | None = None
+        self._known = known.encoded()
         self._disk = disk
         self._root = root
         self._lock = Lock()
 
-    def note(self, ends: QueueEnds) -> None:
+    def note(self, ends: EncodedEnds, dispatched_offset: int) -> None:
         """Write the ends that belong to the next checkpoint.
+
+        Args:
+          dispatched_offset: of that checkpoint.
 
         Raises:
           StoreIOError: it could not be written; the old one is still valid.
         """
         with self._lock:
-            known = self.known
-            self._write(
-                replace(
-                    ends,
-                    log_start=max(ends.log_start, known.log_start),
-                    begun_midway=known.begun_midway,
-                )
+            head, known = ends.head, self._known.head
+            head = replace(
+                head,
+                dispatched_offset=dispatched_offset,
+                log_start=max(head.log_start, known.log_start),
+                begun_midway=known.begun_midway,
             )
+            # A copy, as `next` may still be changed.
+            self._write(EncodedEnds(head, dict(ends.topics)))
 
     def note_log_start(self, physical_offset: int) -> None:
         """Record the log's new start; call it before older files are removed.
@@ -203,8 +258,8 @@ class QueueEndsFile:
           StoreIOError: it could not be written.
         """
         with self._lock:
-            if physical_offset > self.known.log_start:
-                self._write(replace(self.known, log_start=physical_offset))
+            if physical_offset > self._known.head.log_start:
+                self._write_head(log_start=physical_offset)
 
     def begin_midway(self, physical_offset: int) -> None:
         """Record the start of an empty log; call it before its first file is created.
@@ -213,7 +268,7 @@ class QueueEndsFile:
           StoreIOError: it could not be written.
         """
         with self._lock:
-            self._write(replace(self.known, log_start=physical_offset, begun_midway=True))
+            self._write_head(log_start=physical_offset, begun_midway=True)
 
     def note_foreign(self, own_from: int) -> None:
         """Record that records of another program follow; call it before they are written.
@@ -225,7 +280,9 @@ class QueueEndsFile:
           StoreIOError: it could not be written.
         """
         with self._lock:
-            self._write(replace(self.known, own_from=own_from))
+            self._write_head(own_from=own_from)
+            if self.next is not None:
+                self.next.head.own_from = own_from
 
     def forget_topics(self, topics: Set[str]) -> None:
         """Drop the queues of these topics; call it before their files are removed.
@@ -234,7 +291,13 @@ class QueueEndsFile:
           StoreIOError: it could not be written.
         """
         with self._lock:
-            self._forget({key for key in self.known.ends if key[0] in topics})
+            known = self._known.topics
+            if not topics.isdisjoint(known):
+                left = {topic: text for topic, text in known.items() if topic not in topics}
+                self._write(replace(self._known, topics=left))
+            if self.next is not None:
+                for topic in topics:
+                    self.next.topics.pop(topic, None)
 
     def forget_queue(self, key: Key) -> None:
         """Drop one queue; call it before its files are removed.
@@ -243,13 +306,31 @@ class QueueEndsFile:
           StoreIOError: it could not be written.
         """
         with self._lock:
-            self._forget({key} & self.known.ends.keys())
+            left = dict(self._known.topics)
+            if _drop_queue(left, key):
+                self._write(replace(self._known, topics=left))
+            if self.next is not None:
+                _drop_queue(self.next.topics, key)
 
-    def _forget(self, gone: Set[Key]) -> None:
-        if gone:
-            ends = {key: end for key, end in self.known.ends.items() if key not in gone}
-            self._write(replace(self.known, ends=ends))
+    def _write_head(self, **changes: Any) -> None:
+        self._write(replace(self._known, head=replace(self._known.head, **changes)))
 
-    def _write(self, ends: QueueEnds) -> None:
+    def _write(self, ends: EncodedEnds) -> None:
         write_queue_ends(self._disk, self._root, ends)
-        self.known = ends
+        self._known = ends
+
+
+def _drop_queue(topics: dict[str, bytes], key: Key) -> bool:
+    """Drop a queue from the texts of topics; returns whether it was there."""
+    topic, queue_id = key
+    if topic not in topics:
+        return False
+    ((_, queues),) = json.loads(b"{%s}" % topics[topic]).items()
+    left = {int(each): tuple(ends) for each, ends in queues.items() if int(each) != queue_id}
+    if len(left) == len(queues):
+        return False
+    if left:
+        topics[topic] = at_once(topic_text(topic, left))
+    else:
+        del topics[topic]
+    return True

@@ -149,6 +149,7 @@ class CopyAppender:
         else:
             queue.cut_at(queue_offset)
         queue.max_offset = min(visible, queue.next_offset)
+        queue.note_change()
         self._dispatcher.cut(queue)
 
     def empty_queue(self, queue: ConsumeQueue) -> None:

@@ -59,6 +59,7 @@ class Dispatcher:
     Args:
       index: None: messages are not indexed.
       activity: signalled when messages became visible later.
+      changed: see `QueueFiles.changed`; queues with new visible messages are added.
 
     Attributes:
       dispatched_offset: physical offset up to which the log is visible.
@@ -68,12 +69,18 @@ class Dispatcher:
         which returns them.
     """
 
-    def __init__(self, index: IndexService | None, activity: Activity) -> None:
+    def __init__(
+        self,
+        index: IndexService | None,
+        activity: Activity,
+        changed: dict[ConsumeQueue, None],
+    ) -> None:
         self.dispatched_offset = 0
         self.opened_end = 0
         self.on_visible: Callable[[Collection[Key]], None] = _ignore
         self._index = index
         self._activity = activity
+        self._changed = changed
         self._held: deque[HeldCommit] = deque()
         self._hidden: list[HiddenQueue] = []
 
@@ -105,12 +112,15 @@ class Dispatcher:
             visible = queue.end_before(confirmed, end)
             if visible < end:
                 queue.max_offset = visible
+                self._changed[queue] = None
                 self._hidden.append(HiddenQueue(queue, end))
 
     def show(self, end: int, touched: list[ConsumeQueue], items: list[Indexed]) -> list[Key]:
         """Make a commit visible; returns the keys of its queues."""
+        changed = self._changed
         for queue in touched:
             queue.max_offset = queue.committed_offset = queue.next_offset
+            changed[queue] = None
         self.dispatched_offset = end
         if self._index is not None:
             self._index.add(items)
@@ -141,6 +151,7 @@ class Dispatcher:
             self.dispatched_offset, ends, items = held.popleft()
             for queue, queue_end in ends:
                 queue.max_offset = queue_end
+                self._changed[queue] = None
                 visible[queue.key] = None
             if self._index is not None:
                 self._index.add(items)
@@ -151,6 +162,7 @@ class Dispatcher:
                 shown = _end_before(queue, offset, queue_end)
                 if shown > queue.max_offset:
                     queue.max_offset = shown
+                    self._changed[queue] = None
                     visible[queue.key] = None
         self._activity.signal()  # the index has new items
         if visible:
@@ -163,6 +175,7 @@ class Dispatcher:
             shown = end if offset >= self.opened_end else _end_before(queue, offset, end)
             if shown > queue.max_offset:
                 queue.max_offset = shown
+                self._changed[queue] = None
                 visible[queue.key] = None
             if shown < end:
                 still.append(HiddenQueue(queue, end))
