@@ -23,6 +23,7 @@ from trocket.store.checkpoint_writer import KeptEnds
 from trocket.store.config import BrokerRole
 from trocket.store.ha.copier import LogCopier
 from trocket.store.message_store import MessageStore
+from trocket.store.queues.batch_consume_queue import BatchUnit
 from trocket.store.queues.consume_queue_store import ConsumeQueueStore
 from trocket.store.queues.queue_ends import FILE_NAME, QueueEnds, read_queue_ends
 from trocket.store.retention_service import Retention
@@ -249,6 +250,71 @@ def test_the_ends_of_a_slave_follow_queues_that_begin_midway_and_again(sync):
     assert kept(slave)[0] == {("T", 0): 2}
 
 
+def test_a_part_of_a_commit_that_shows_is_in_the_ends():
+    config = small_config(broker_role=BrokerRole.SYNC_MASTER)
+    acks = InSyncAcks(config, ManualClock(), 1, frozenset({1, 2}))
+    store = open_store(in_sync=acks, broker_role=BrokerRole.SYNC_MASTER)
+    put(store)
+    end_of_first = store.writer.burst.append_offset
+    put(store, queue_id=1)
+    store.commit()
+    assert_kept(store)
+    acks.report(2, end_of_first)
+    assert_kept(store)
+    assert kept(store)[0] == {("T", 0): 1}
+
+
+@pytest.mark.parametrize("topic", ["T", "Batches"])
+async def test_queues_that_retention_shortened_begin_where_the_log_does(topic):
+    clock = ManualClock()
+    store = open_store(
+        clock=clock, file_reserved_time=1, delete_when=";".join(map(str, range(24))),
+        mapped_file_size_consume_queue=200,
+    )  # fmt: skip
+    store.queue_store.batch_topics.add("Batches")
+    for number in range(30):
+        send(store, bytes(9000), topic=topic, queue_id=number % 2)
+        if number % 6 == 5:
+            clock.advance(2 * HOUR_MS)
+            store.begin_burst()
+    await checkpoint_now(store)
+    assert set(kept(store)[1].values()) == {0}
+    Retention(store).clean()
+    assert_kept(store)
+    assert min(kept(store)[1].values()) > 0
+
+
+BATCH_UNIT = BatchUnit(0, 1, 0, 0, 5, 2).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("topic", "change"),
+    [
+        ("T", lambda queue: queue.append_recovered(3, bytes(20))),
+        ("T", lambda queue: queue.extend_recovered(3, bytes(60))),
+        ("T", lambda queue: queue.cut_at(2)),
+        ("T", lambda queue: queue.remove()),
+        ("T", lambda queue: queue.begin_at(77)),
+        ("Batches", lambda queue: queue.append_recovered(5, BATCH_UNIT)),
+        ("Batches", lambda queue: queue.cut_at(2)),
+        ("Batches", lambda queue: queue.remove()),
+        ("Batches", lambda queue: queue.write()),  # the unit after it may have a later offset
+        ("Batches", lambda queue: queue.roll_back()),
+        ("Batches", lambda queue: queue.correct_min_offset(1)),
+    ],
+)
+def test_what_changes_a_queue_notes_it(topic, change):
+    queue_store = ConsumeQueueStore(MemoryDisk(), ROOT, file_size=400, batch_file_size=46 * 5)
+    queue_store.batch_topics.add("Batches")
+    queue = queue_store.create(topic, 0)
+    for number in range(3):
+        unit = BatchUnit(number, 1, 0, 0, number, 1).to_bytes() if queue.is_batch else bytes(20)
+        queue.append_recovered(number, unit)
+    queue_store.changed.clear()
+    change(queue)
+    assert list(queue_store.changed) == [queue]
+
+
 def test_a_queue_that_could_not_be_removed_is_in_the_next_checkpoint():
     disk = MemoryDisk()
     store = open_store(disk)
@@ -261,6 +327,17 @@ def test_a_queue_that_could_not_be_removed_is_in_the_next_checkpoint():
     disk.fault = None
     assert read_queue_ends(disk, ROOT).ends == {("T", 1): 1}
     assert kept(store)[0] == {("T", 0): 1, ("T", 1): 1}
+
+
+def test_a_queue_that_begins_again_while_a_checkpoint_is_written_is_not_in_it():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    send(store)
+    send(store, queue_id=1)
+    end, ends = store.max_physical_offset, store.checkpoints.queue_ends()
+    store.copies.empty_queue(store.queue_store.queues["T", 0])
+    store.checkpoints.write(end, store.store_time_ms, None, ends)
+    assert read_queue_ends(disk, ROOT).ends == {("T", 1): 1}
 
 
 def test_changes_outlive_a_file_that_could_not_be_written():
