@@ -329,6 +329,32 @@ def test_a_queue_that_could_not_be_removed_is_in_the_next_checkpoint():
     assert kept(store)[0] == {("T", 0): 1, ("T", 1): 1}
 
 
+def test_what_is_deleted_before_the_ends_are_encoded_is_not_in_them():
+    store = open_store()
+    send(store, topic="Deleted")
+    send(store)
+    send(store, queue_id=1)
+    head = store.checkpoints.take_ends()
+    store.delete_topics(["Deleted"])
+    store.copies.empty_queue(store.queue_store.queues["T", 0])
+    ends = at_once(store.checkpoints.encoded(head))
+    assert QueueEnds.from_bytes(ends.to_bytes()).ends == {("T", 1): 1}
+
+
+def test_a_log_that_is_cut_as_it_is_opened_has_other_ends():
+    disk = MemoryDisk()
+    store = open_store(disk)
+    send(store)
+    cut_at = store.max_physical_offset
+    send(store)
+    send(store, topic="Gone")
+    disk.process_death()
+    store = MessageStore(small_config(), clock=ManualClock(), disk=disk, memory_bytes=1 << 30)
+    store.load(cut_at=cut_at)
+    assert_kept(store)
+    assert kept(store)[0] == {("T", 0): 1}
+
+
 def test_a_queue_that_begins_again_while_a_checkpoint_is_written_is_not_in_it():
     disk = MemoryDisk()
     store = open_store(disk)
