@@ -9,10 +9,12 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.clock import ManualClock
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.queue_ends import read_queue_ends
 from trocket.store.services import (
     QUEUE_SLICE_COUNT,
+    QUEUE_SLICE_S,
     QUEUE_WRITE_COUNT_MAX,
     checkpoint_now,
     run_services,
@@ -188,6 +190,33 @@ async def test_a_queue_deleted_while_others_are_written_stays_deleted(autojump_c
             assert store.delete_topics(["Deleted"]) == 1
         assert not disk.exists(f"{ROOT}/consumequeue/Deleted/0/{0:020d}")
         assert disk.exists(f"{ROOT}/consumequeue/T/{3 * QUEUE_SLICE_COUNT - 1}/{0:020d}")
+
+
+async def test_slow_writes_of_queues_let_others_run_sooner():
+    clock = ManualClock()
+
+    class SlowDisk(MemoryDisk):
+        def open(self, path, **more):
+            clock.advance(int(2000 * QUEUE_SLICE_S))  # a folder and a file are created
+            return super().open(path, **more)
+
+    store = open_store(SlowDisk(), clock=clock)
+    for number in range(QUEUE_SLICE_COUNT - 1):
+        put(store, queue_id=number)
+    store.commit()
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        await checkpoint_now(store)
+        nursery.cancel_scope.cancel()
+    assert turns >= QUEUE_SLICE_COUNT - 2  # one turn for each queue, but the first or the last
 
 
 async def test_queue_units_that_cannot_be_written_stay_in_memory(autojump_clock, caplog):
