@@ -37,6 +37,7 @@ from .registration_request import (
     BrokerIdentity,
     compressed_requests,
     part_size,
+    register_in_steps,
     register_requests,
     register_topic_request,
     unregister_request,
@@ -300,7 +301,7 @@ class RegistrationLink:
                     {"name_server": self.address, "reason": refusal.remark},
                 )
         if not config.compressed_register or not self._takes_compressed:
-            parts = register_requests(
+            parts = register_in_steps(
                 identity, topics, version, size=part_size(config, len(topics))
             )
             await self._send_parts(parts, channel, timeout_s)

@@ -20,8 +20,8 @@ UNITS_PER_STEP: Final = 65_536
 UNITS_PER_SORTED_STEP: Final = 8_192
 """The same where sizes are put into buckets, which takes some 3 ms."""
 
-QUEUES_PER_STEP: Final = 5_000
-"""Queues of one step, which takes some 3 ms if they have no new messages."""
+QUEUES_PER_STEP: Final = 2_000
+"""Queues of one step, which takes some 2 ms if they have no new messages."""
 
 _UNIT_SIZE: Final = 20
 _WORDS: Final = _UNIT_SIZE // 4
