@@ -126,6 +126,7 @@ class GrpcConnection:
         finally:
             self._nursery = None
             channel.close("the connection ended")
+            channel.forget_owner()
             with contained(_failures, "closing a gRPC connection", _LOST):
                 self._end_calls()
                 if isinstance(transport, StreamTransport):

@@ -422,6 +422,14 @@ class Channel:
             _failures.note("closing a connection", "Its descriptor may stay open", error)
         self.on_attention()
 
+    def forget_owner(self) -> None:
+        """Forget the callbacks of a connection that has ended.
+
+        They refer to it, and it to this channel: without them its memory is freed at once, and not
+        by a full collection of garbage, which a server has seldom (`common/collector.py`).
+        """
+        self.on_backlog = self.on_attention = _ignore
+
     def eof(self) -> None:
         """Close, because the peer closed its side."""
         end_calls(self.session.eof())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from time import perf_counter
 from typing import Final
 
@@ -135,6 +136,8 @@ class Connection:
         self._frames_seen = False
         self._read_size = 0  # bytes of a burst at most; 0: as many as fit
         self._began_at_s: float | None = None
+        # Until then nothing can exceed a limit, unless bytes arrive or an answer has to wait.
+        self._quiet_until_s = -inf
         self._unread_since_s: float | None = None  # no part of the backlog was taken since
         self._taken = 0
 
@@ -162,6 +165,7 @@ class Connection:
         finally:
             self._nursery = None
             channel.close("the connection ended")
+            channel.forget_owner()
             meaning = "It is closed, but its client may stay registered until it expires"
             with contained(_failures, "closing a connection", meaning):
                 if isinstance(transport, StreamTransport):
@@ -406,6 +410,7 @@ class Connection:
         self.channel.memory.held_requests.give_back(self.channel, size)
 
     def _start_writer(self) -> None:
+        self._quiet_until_s = -inf
         if self._nursery is not None:
             self._nursery.start_soon(self.channel.drain)
 
@@ -416,6 +421,9 @@ class Connection:
           now_s: trio.current_time().
           is_crowded: there are few places left for other connections.
         """
+        # Most connections of a large server have been silent since the last call.
+        if now_s < self._quiet_until_s and not self._has_received:
+            return
         limits = self._limits
         if self._exceeds_policy(now_s, is_crowded=is_crowded):
             self._scope.cancel()
@@ -450,6 +458,8 @@ class Connection:
             )
             self.channel.close(reason)
             self._scope.cancel()
+        is_quiet = self._frames_seen and not partial_size and not self.channel.has_backlog
+        self._quiet_until_s = self._received_at_s + limits.idle_s if is_quiet else -inf
 
     def _exceeds_policy(self, now_s: float, *, is_crowded: bool) -> bool:
         """Close the connection if it leaves its answers unread, or says nothing in a crowd."""

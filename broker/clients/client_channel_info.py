@@ -5,8 +5,10 @@ Java counterpart: broker/client/ClientChannelInfo.java of 5.3.3. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
+from ...common.steps import STEP_ITEMS
 from ...remoting.codec import RemotingCommand
 
 CHANNEL_EXPIRED_S: Final = 120.0
@@ -76,3 +78,27 @@ class ClientChannelInfo:
 
     def __repr__(self) -> str:
         return f"<client {self.client_id} {self.channel.remote_address}>"
+
+
+def silent_clients(
+    tables: Iterable[Mapping[ClientChannel, ClientChannelInfo]], before_s: float
+) -> Iterator[ClientChannelInfo | None]:
+    """The clients whose last heartbeat came before a time, each as long as it is registered.
+
+    Args:
+      tables: of each group; they may change while this is iterated.
+      before_s: monotonic seconds.
+
+    Yields: a client, or None where other tasks may run: after STEP_ITEMS clients, and after each
+      one that was found, whose removal notifies the others of its groups.
+    """
+    looked = 0
+    for table in list(tables):
+        for channel, client in list(table.items()):
+            if client.last_update_s < before_s and table.get(channel) is client:
+                yield client
+                looked = STEP_ITEMS
+            looked += 1
+            if looked >= STEP_ITEMS:
+                yield None
+                looked = 0

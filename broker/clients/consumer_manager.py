@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from ...common.steps import Steps
 from ...remoting.bodies import ConsumerData
 from ...remoting.codec import RemotingCommand
 from ...remoting.request_codes import RequestCode
@@ -23,6 +24,7 @@ from .client_channel_info import (
     LEAVING_LINES_MAX,
     ClientChannel,
     ClientChannelInfo,
+    silent_clients,
 )
 from .compensated_consumers import CompensatedConsumers
 from .consumer_group_info import ConsumerGroupInfo
@@ -206,25 +208,25 @@ class ConsumerManager:
             )
         return bool(groups)
 
-    def scan_inactive(self, now_s: float) -> list[ClientChannel]:
-        """Remove the clients whose heartbeats have expired, and close their connections.
+    def scan_inactive(self, now_s: float) -> Steps[list[ClientChannel]]:
+        """Steps that remove the clients whose heartbeats have expired, and close their connections.
 
         Args:
           now_s: monotonic seconds.
-        Returns: the connections that were closed.
+        Returns: steps that return the connections that were closed.
         Source: ConsumerManager.scanNotActiveChannel.
         """
-        expired = {
-            channel: client
-            for info in self._groups.values()
-            for channel, client in info.channel_info_table.items()
-            if now_s - client.last_update_s > self.expired_s
-        }
-        for channel, client in expired.items():
+        closed: list[ClientChannel] = []
+        tables = [info.channel_info_table for info in self._groups.values()]
+        for client in silent_clients(tables, now_s - self.expired_s):
+            if client is None:
+                yield
+                continue
             logger.warning(
                 "consumer %(client)s sent no heartbeat for %(expired_s)g s",
                 {"client": client, "expired_s": self.expired_s},
             )
-            self.channel_closed(channel)
-            channel.close(f"no heartbeat of a consumer for {self.expired_s:g} s")
-        return list(expired)
+            self.channel_closed(client.channel)
+            client.channel.close(f"no heartbeat of a consumer for {self.expired_s:g} s")
+            closed.append(client.channel)
+        return closed

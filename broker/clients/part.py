@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.steps import in_steps
 from ...common.supervision import Supervisor
 from ..cluster.part import Cluster
 from ..filters.part import Filters
@@ -91,13 +92,13 @@ class Clients(Part):
         """See `Part`."""
         self.consumers.compensated.group_deleted(group)
 
-    def _scan(self) -> None:
+    async def _scan(self) -> None:
         now_s = self._clock.monotonic_s()
-        self.locks.remove_expired(now_s=now_s)
+        await in_steps(self.locks.remove_expired(now_s=now_s))
         kept_ms = self._config.subscription_expired_timeout
         self.consumers.compensated.expire(self._clock.wall_ms() - kept_ms)
-        for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
-            channel.close("no heartbeat from its client")
+        await in_steps(self.consumers.scan_inactive(now_s))
+        await in_steps(self.producers.scan_inactive(now_s))
 
     def _settings_changed(self) -> None:
         expired_s = self._config.channel_expired_timeout / 1000

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from ...common.steps import Steps
 from .client_channel_info import (
     CHANNEL_EXPIRED_S,
     CLIENT_SIZE,
@@ -23,6 +24,7 @@ from .client_channel_info import (
     LEAVING_LINES_MAX,
     ClientChannel,
     ClientChannelInfo,
+    silent_clients,
 )
 
 logger = logging.getLogger(__name__)
@@ -148,27 +150,26 @@ class ProducerManager:
             )
         return bool(groups)
 
-    def scan_inactive(self, now_s: float) -> list[ClientChannel]:
-        """Remove the clients whose heartbeats have expired, and close their connections.
+    def scan_inactive(self, now_s: float) -> Steps[list[ClientChannel]]:
+        """Steps that remove the clients whose heartbeats have expired, and close their connections.
 
         Args:
           now_s: monotonic seconds.
-        Returns: the connections that were closed.
+        Returns: steps that return the connections that were closed.
         """
-        expired = {
-            channel: client
-            for clients in self._groups.values()
-            for channel, client in clients.items()
-            if now_s - client.last_update_s > self.expired_s
-        }
-        for channel, client in expired.items():
+        closed: list[ClientChannel] = []
+        for client in silent_clients(self._groups.values(), now_s - self.expired_s):
+            if client is None:
+                yield
+                continue
             logger.warning(
                 "producer %(client)s sent no heartbeat for %(expired_s)g s",
                 {"client": client, "expired_s": self.expired_s},
             )
-            self.channel_closed(channel)
-            channel.close(f"no heartbeat of a producer for {self.expired_s:g} s")
-        return list(expired)
+            self.channel_closed(client.channel)
+            client.channel.close(f"no heartbeat of a producer for {self.expired_s:g} s")
+            closed.append(client.channel)
+        return closed
 
     def size_of(self, channel: ClientChannel) -> int:
         """Approximate size of a connection's producers, whose names are bounded, in bytes."""

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from ...common.steps import STEP_ITEMS, Steps, at_once
 from ...remoting.bodies import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class RebalanceLockManager:
                 if self._count >= self._locks_max:
                     # Only at the limit, as this looks at all locks. It may have removed the group's
                     # table.
-                    self.remove_expired(now_s=now_s)
+                    at_once(self.remove_expired(now_s=now_s))
                     locks = self._groups.setdefault(group, locks)
                     if self._count >= self._locks_max:
                         logger.warning(
@@ -115,22 +116,27 @@ class RebalanceLockManager:
         if not locks:
             del self._groups[group]
 
-    def remove_expired(self, *, now_s: float) -> int:
-        """Drop the locks that were not renewed in time.
+    def remove_expired(self, *, now_s: float) -> Steps[int]:
+        """Steps that drop the locks that were not renewed in time.
 
         Args:
           now_s: monotonic seconds.
-        Returns: the number of dropped locks.
+        Returns: steps that return the number of dropped locks.
         """
-        before = self._count
-        for group in list(self._groups):
-            locks = self._groups[group]
-            for queue in [q for q, k in locks.items() if now_s - k.renewed_s > self._expired_s]:
-                del locks[queue]
-                self._count -= 1
-            if not locks:
+        dropped = looked = 0
+        for group, locks in list(self._groups.items()):
+            for queue, lock in list(locks.items()):
+                if now_s - lock.renewed_s > self._expired_s and locks.get(queue) is lock:
+                    del locks[queue]
+                    self._count -= 1
+                    dropped += 1
+                looked += 1
+                if looked >= STEP_ITEMS:
+                    yield
+                    looked = 0
+            if not locks and self._groups.get(group) is locks:
                 del self._groups[group]
-        return before - self._count
+        return dropped
 
     def is_all_expired(self, group: str, *, now_s: float) -> bool:
         """Whether no client holds a lock of a group. `now_s`: monotonic seconds."""

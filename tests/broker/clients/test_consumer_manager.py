@@ -6,6 +6,7 @@ import pytest
 
 from trocket.broker.clients import consumer_group_info, consumer_manager
 from trocket.broker.clients.consumer_manager import ConsumerManager
+from trocket.common.steps import STEP_ITEMS, at_once
 from trocket.remoting.bodies import ConsumerData, ConsumeType, MessageModel
 from trocket.remoting.request_codes import RequestCode
 
@@ -119,9 +120,34 @@ def test_a_silent_client_is_dropped_after_120_s_and_the_others_are_notified():
     table.register(consumer("g", subscription("T")), client(alive, "c2", last_update_s=0))
     table.register(consumer("g", subscription("T")), client(alive, "c2", last_update_s=60))
     alive.sent.clear()
-    assert table.scan_inactive(120) == []
-    assert table.scan_inactive(120.5) == [silent]
+    assert at_once(table.scan_inactive(120)) == []
+    assert at_once(table.scan_inactive(120.5)) == [silent]
     assert (silent.closed, alive.closed, alive.notified) == (True, False, ["g"])
+
+
+@pytest.mark.parametrize("groups", [1, 2 * STEP_ITEMS])
+def test_a_scan_pauses_among_many_clients_and_spares_who_beats_meanwhile(groups):
+    """In one group or in many."""
+    table = ConsumerManager()
+    channels = [FakeChannel() for _ in range(2 * STEP_ITEMS)]
+    for number, channel in enumerate(channels):
+        data = consumer(f"g{number % groups}", subscription("T"))
+        table.register(data, client(channel, f"c{number}", last_update_s=60), notify=False)
+    steps = table.scan_inactive(120)
+    next(steps)  # some were looked at, and not all
+    last = 2 * STEP_ITEMS - 1
+    data = consumer(f"g{last % groups}", subscription("T"))
+    table.register(data, client(channels[last], f"c{last}", last_update_s=179), notify=False)
+    assert at_once(steps) == []
+    steps = table.scan_inactive(180.5)
+    pauses = closed = 0
+    for _ in steps:
+        before, closed = closed, sum(channel.closed for channel in channels)
+        assert closed <= before + 1
+        pauses += 1
+    assert pauses >= last
+    assert [channel.closed for channel in channels] == [True] * last + [False]
+    assert list(table.consumer_table) == [f"g{last % groups}"]
 
 
 def test_a_group_that_broadcasts_or_does_not_want_it_is_not_notified():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trocket.broker.clients import producer_manager
 from trocket.broker.clients.producer_manager import ProducerManager
+from trocket.common.steps import STEP_ITEMS, at_once
 
 from ..harness import FakeChannel, client
 
@@ -89,10 +90,23 @@ def test_a_silent_client_is_dropped_after_120_s():
     table.register("g", client(silent, "c1", last_update_s=0))
     table.register("g", client(alive, "c2", last_update_s=0))
     table.register("g", client(alive, "c2", last_update_s=100))
-    assert table.scan_inactive(120) == []
-    assert table.scan_inactive(120.1) == [silent]
+    assert at_once(table.scan_inactive(120)) == []
+    assert at_once(table.scan_inactive(120.1)) == [silent]
     assert (silent.closed, alive.closed) == (True, False)
     assert list(table.group_table["g"]) == [alive]
+
+
+def test_a_scan_pauses_among_many_clients_and_spares_who_leave_meanwhile():
+    table = ProducerManager()
+    channels = [FakeChannel() for _ in range(2 * STEP_ITEMS)]
+    for number, channel in enumerate(channels):
+        table.register("g", client(channel, f"c{number}", last_update_s=60))
+    steps = table.scan_inactive(180.5)
+    next(steps)
+    assert sum(channel.closed for channel in channels) == 1
+    table.unregister("g", channels[-1])
+    assert at_once(steps) == channels[:-1]
+    assert not channels[-1].closed
 
 
 def test_the_groups_of_one_connection_are_bounded(monkeypatch, caplog):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from trocket.broker.clients.rebalance_lock_manager import LOCK_EXPIRED_S, RebalanceLockManager
+from trocket.common.steps import STEP_ITEMS, at_once
 from trocket.remoting.bodies import MessageQueue
 
 Q = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(4)]
@@ -68,6 +69,20 @@ def test_the_number_of_locks_is_bounded_and_expired_ones_make_room():
     assert len(locks) == 1
 
 
+def test_the_removal_of_many_locks_pauses_and_spares_those_that_change_meanwhile():
+    locks = RebalanceLockManager()
+    many = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2 * STEP_ITEMS)]
+    locks.try_lock_batch("g", many, "c1", now_s=0)
+    steps = locks.remove_expired(now_s=LOCK_EXPIRED_S + 1)
+    next(steps)
+    assert len(locks) == STEP_ITEMS
+    locks.try_lock_batch("g", many[-1:], "c1", now_s=LOCK_EXPIRED_S + 1)  # renewed
+    locks.unlock_batch("g", many[-2:-1], "c1")
+    assert at_once(steps) == 2 * STEP_ITEMS - 2
+    assert len(locks) == 1
+    assert locks.try_lock_batch("g", many, "c2", now_s=LOCK_EXPIRED_S + 1) == many[:-1]
+
+
 def test_an_empty_wish_leaves_nothing_behind():
     locks = RebalanceLockManager()
     assert locks.try_lock_batch("g", [], "c1", now_s=0) == []
@@ -116,7 +131,7 @@ class LockMachine(RuleBasedStateMachine):
         self.model = {
             key: lock for key, lock in self.model.items() if self.now_s - lock[1] <= LOCK_EXPIRED_S
         }
-        assert self.locks.remove_expired(now_s=self.now_s) == before - len(self.model)
+        assert at_once(self.locks.remove_expired(now_s=self.now_s)) == before - len(self.model)
 
     @invariant()
     def there_are_as_many_locks_as_in_the_model(self):
