@@ -221,11 +221,14 @@ def serve(
     fix_thresholds()
     import trio
 
+    from .collector import Collector
+
     async def watched() -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             stop = trio.CancelScope()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_on_signal, signals, stop)
+                nursery.start_soon(Collector().run)
                 if with_parent:
                     nursery.start_soon(_cancel_with_parent, stop)
                 await main(stop)

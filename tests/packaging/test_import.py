@@ -52,7 +52,7 @@ SHELL = {
 }
 """Modules of remoting that are trio's; every other one is pure, and the client may import it."""
 
-COMMON_SHELL = {"machine", "notifier", "process", "steps", "supervision"}
+COMMON_SHELL = {"collector", "machine", "notifier", "process", "steps", "supervision"}
 """The same of common: trio's, or for servers; `sql92.parser` and `sql92.terms` need lark."""
 
 NOT_CLIENT = {"__init__", "pytest_plugin", "setup"}
