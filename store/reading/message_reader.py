@@ -476,9 +476,12 @@ class MessageReader:
         """Store timestamp (ms) of one message between a queue's ends; -1: its file is gone.
 
         Raises:
-          CorruptRecordError: the message is damaged.
+          CorruptRecordError: the message is damaged; see `RecordCheck.large_store_time_at`.
           StoreIOError: it could not be read.
         """
+        stored_ms = self._check.large_store_time_at(queue, queue_offset, log_end)
+        if stored_ms is not None:
+            return stored_ms
         return self._log.store_timestamp_ms(self.unit_at(queue, queue_offset, log_end)[0])
 
     def record_at(self, physical_offset: int, log_end: int) -> memoryview | None:
