@@ -44,6 +44,7 @@ from trocket.bench.scale_namesrv_peers import (
     CLIENTS,
     VERSIONS,
     Broker,
+    LongestStep,
     Peer,
     Simulated,
     Size,
@@ -247,17 +248,21 @@ async def clients(size: Size) -> list[Curve]:
     server = Simulated()
     await registered(server, [Broker(each, 2) for each in range(FEW_BROKERS)])
     asked = route_question("topic-0")
-    grown, idle, more, answers = [], [], [], []
+    grown, idle, steps, more, answers = [], [], [], [], []
     async with running(server) as crowd:
         before_mb = resident_mb(os.getpid())
         for number in size.decades(CLIENTS):
             await crowd.grow(number, asked)
             gc.collect()
             grown.append(Point.of(number, [resident_mb(os.getpid()) - before_mb]))
+            longest = LongestStep()
+            trio.lowlevel.add_instrument(longest)
             begin_s, cpu_s = time.perf_counter(), time.process_time()
             await trio.sleep(size.idle_s)
             spent = (time.process_time() - cpu_s) / (time.perf_counter() - begin_s)
+            trio.lowlevel.remove_instrument(longest)
             idle.append(Point.of(number, [100 * spent]))
+            steps.append(Point.of(number, [1000 * longest.seconds]))
             more.append(
                 await cpu_us(number, partial(crowd.come_and_go, asked), round_s=size.round_s)
             )
@@ -268,6 +273,7 @@ async def clients(size: Size) -> list[Curve]:
     return [
         Curve("connections, both ends", "clients", "MB", 1, tuple(grown)),
         Curve("all clients idle", "clients", "% of a core", 1, tuple(idle)),
+        Curve("the longest step meanwhile", "clients", "ms", 1, tuple(steps)),
         _us("one more connects, asks and closes", "clients", 0, more),
         _us("105 over a connection", "clients", 0, answers),
     ]

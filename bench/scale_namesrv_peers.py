@@ -299,6 +299,20 @@ class MemoryClients:
         await ended.wait()
 
 
+class LongestStep(trio.abc.Instrument):
+    """The CPU time of the longest step of a task, during which no other one is served."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began_s = time.thread_time()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._began_s = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.seconds = max(self.seconds, time.thread_time() - self._began_s)
+
+
 @asynccontextmanager
 async def running(server: Simulated) -> AsyncIterator[MemoryClients]:
     """Run a name server until the end of the block."""

@@ -13,7 +13,7 @@ from trocket.bench.scale_namesrv_peers import Broker, Peer, Simulated, Size, reg
 
 TINY = Size(most=10, round_s=0.0001, idle_s=0.01, requests=2, is_apart=False)
 CURVES = {
-    "registrations": 10, "routes": 4, "lists": 2, "leaving": 3, "memory": 2, "clients": 4,
+    "registrations": 10, "routes": 4, "lists": 2, "leaving": 3, "memory": 2, "clients": 5,
     "process": 10,
 }  # fmt: skip
 SLOW = pytest.mark.slow
