@@ -6,13 +6,12 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from trocket.bench.frames import OPAQUE_FIRST
 from trocket.bench.kit import resident_mb, running
 from trocket.bench.scale_curve import Curve
-from trocket.bench.scale_meter import Caller, Curves, Pace, cpu_percent, cpu_s, probed, sizes
+from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_percent, cpu_s, probed
 from trocket.bench.scale_tables import (
     BROKER_KEYS,
     PROBE,
@@ -91,21 +90,21 @@ class Crowd:
             time.sleep(TICK_S)
 
 
-def connections(most: int, folder: Path, pace: Pace) -> list[Curve]:
-    """A broker with up to `most` connections of consumers in groups of ten.
+def connections(task: Task) -> list[Curve]:
+    """A broker with more and more connections of consumers in groups of ten.
 
     Both ends are on this machine, so each process needs a descriptor for each of them.
     """
     raise_open_files_limit()
-    curves = Curves("connections of the broker")
-    with running(TrocketPair(folder, broker_keys=BROKER_KEYS)) as cluster:
+    curves, pace = task.curves("connections of the broker"), task.pace
+    with running(TrocketPair(task.folder, broker_keys=BROKER_KEYS)) as cluster:
         pid, address = cluster.pids[0], cluster.broker_address
         with Caller(address) as caller:
             create_topics(caller, [PROBE], PROBE_QUEUES)
         bare_mb, known = resident_mb(pid), 0
         crowd = Crowd(address)
         try:
-            for size in sizes(most):
+            for size in task.sizes:
                 before_s = cpu_s(pid)
                 crowd.grow(size)
                 joined_us = (cpu_s(pid) - before_s) * 1e6 / (size - known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from trocket.bench.kit import Columns, number_text
@@ -51,14 +51,15 @@ class Curve:
       what: is paid for, such as "a registration".
       per: names the number, such as "topics of the broker".
       unit: of the cost, such as "ms" or "MB".
-      grows_as: the exponent that is claimed; 0: the cost does not depend on the number.
+      grows_as: the exponent that is claimed; 0: the cost does not depend on the number; None:
+        nothing is claimed, as the cost is that of another's server.
       points: in the order of their sizes.
     """
 
     what: str
     per: str
     unit: str
-    grows_as: float
+    grows_as: float | None
     points: tuple[Point, ...]
 
     @property
@@ -88,8 +89,15 @@ class Curve:
     @property
     def keeps(self) -> bool:
         """Whether the cost grows no faster than is claimed, as a whole and at its end."""
+        if self.grows_as is None:
+            return True
         slopes = [each for each in (self.exponent, self.last_exponent) if each is not None]
         return all(slope <= self.grows_as + SLACK for slope in slopes)
+
+    def joined(self, newer: Curve) -> Curve:
+        """The points of both curves, where both have a size the newer one's; else as the newer."""
+        points = {each.size: each for each in (*self.points, *newer.points)}
+        return replace(newer, points=tuple(points[size] for size in sorted(points)))
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`: the points, and what follows from them."""
@@ -100,6 +108,13 @@ class Curve:
             "last_exponent": self.last_exponent,
             "keeps": self.keeps,
         }
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Curve:
+        """The curve of `to_json`. Raises: KeyError, TypeError: the members are not those."""
+        points = tuple(Point(**each) for each in members["points"])
+        what, per, unit, grows_as = (members[key] for key in ("what", "per", "unit", "grows_as"))
+        return cls(what, per, unit, grows_as, points)
 
 
 def _slope(value: float | None) -> str:
@@ -114,13 +129,8 @@ COLUMNS: Columns[Curve] = {
     "cost": lambda one: one.what,
     "by the number of": lambda one: one.per,
     "points": lambda one: f"{_points(one.points)} {one.unit}",
-    "claimed": lambda one: f"n^{one.grows_as:g}",
+    "claimed": lambda one: "-" if one.grows_as is None else f"n^{one.grows_as:g}",
     "measured": lambda one: _slope(one.exponent),
     "at the end": lambda one: _slope(one.last_exponent),
     "": lambda one: "" if one.keeps else "GROWS FASTER",
 }
-
-
-def report(curves: Sequence[Curve], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """All of a run, for `--json`."""
-    return {**facts, "curves": [each.to_json() for each in curves]}

@@ -20,11 +20,11 @@ from trocket.bench.scale_meter import (
     Curves,
     Pace,
     Request,
+    Task,
     cpu_percent,
     cpu_s,
     cpu_us,
     probed,
-    sizes,
 )
 from trocket.bench.scale_tables import disk_mb, send_to
 from trocket.interop.peer import LocalCluster
@@ -78,11 +78,11 @@ def plan_of(files: int) -> Plan:
     )
 
 
-def logs(most: int, folder: Path, pace: Pace) -> list[Curve]:
-    """A broker with a log of up to `most` files of 1 GiB."""
-    curves = Curves("commit log files")
-    for size in sizes(most):
-        own = folder / str(size)
+def logs(task: Task) -> list[Curve]:
+    """A broker with a log of more and more files of 1 GiB."""
+    curves, pace = task.curves("commit log files"), task.pace
+    for size in task.sizes:
+        own = task.folder / str(size)
         plan = plan_of(size)
         build(own / "store", plan)
         _starts(curves, own, size, pace.rounds)

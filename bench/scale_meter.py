@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
 
 from trocket.bench.frames import ROCKETMQ_TYPE, build_frame
 from trocket.bench.kit import percentiles, socket_address
@@ -62,6 +63,32 @@ class Pace:
     settle_s: float
 
 
+Found: TypeAlias = Callable[[Curve], None]
+"""Is called with a curve each time that it has a new point, the last of its points."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a part of the benchmark of a broker measures.
+
+    Attributes:
+      sizes: each larger than the one before.
+      folder: for all files; it does not exist yet.
+      peers: that are started; only by the parts that compare starts.
+      found: see `Found`.
+    """
+
+    sizes: Sequence[int]
+    folder: Path
+    pace: Pace
+    peers: Sequence[str]
+    found: Found
+
+    def curves(self, per: str) -> Curves:
+        """No curves yet, by the number that is named."""
+        return Curves(per, self.found)
+
+
 class Request(NamedTuple):
     """A request: its code, its fields, and its body."""
 
@@ -83,6 +110,11 @@ def sizes(most: int, *, least: int = 1) -> tuple[int, ...]:
     """Sizes over three decades up to `most`, each a tenth of the next; none is below `least`."""
     found = [most // DECADE**power for power in range(DECADES, -1, -1)]
     return tuple(dict.fromkeys(max(each, least) for each in found))
+
+
+def doublings(most: int) -> tuple[int, ...]:
+    """1, 2, 4, … up to `most`."""
+    return tuple(1 << power for power in range(most.bit_length()))
 
 
 class Caller:
@@ -197,24 +229,33 @@ class Curves:
 
     Args:
       per: names the number, as `Curve` has it.
+      found: is called with the curve after each point that is added.
     """
 
-    def __init__(self, per: str) -> None:
+    def __init__(self, per: str, found: Found) -> None:
         self._per = per
-        self._known: dict[str, tuple[str, float]] = {}
-        self._points: dict[str, list[Point]] = {}
+        self._found = found
+        self._curves: dict[str, Curve] = {}
 
     def add(
-        self, what: str, unit: str, grows_as: float, size: int, costs: float | Sequence[float]
+        self,
+        what: str,
+        unit: str,
+        grows_as: float | None,
+        size: int,
+        costs: float | Sequence[float],
     ) -> None:
         """Add a point; `what`, `unit` and `grows_as` as `Curve` has them."""
         values = [costs] if isinstance(costs, (int, float)) else costs
-        self._known[what] = (unit, grows_as)
-        self._points.setdefault(what, []).append(Point.of(size, values))
+        self.add_point(what, unit, grows_as, Point.of(size, values))
+
+    def add_point(self, what: str, unit: str, grows_as: float | None, point: Point) -> None:
+        """Add a point that is made already."""
+        known = self._curves.get(what)
+        points = (point,) if known is None else (*known.points, point)
+        self._curves[what] = Curve(what, self._per, unit, grows_as, points)
+        self._found(self._curves[what])
 
     def all(self) -> list[Curve]:
         """The curves, in the order of their first points."""
-        return [
-            Curve(what, self._per, unit, grows_as, tuple(self._points[what]))
-            for what, (unit, grows_as) in self._known.items()
-        ]
+        return list(self._curves.values())

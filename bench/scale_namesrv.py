@@ -1,7 +1,7 @@
 """Costs of a name server, by the number of brokers, topics and clients.
 
     python -m trocket.bench.scale_namesrv                     # all parts, some minutes
-    python -m trocket.bench.scale_namesrv --part routes --part lists
+    python -m trocket.bench.scale_namesrv --part routes --part lists --json routes.json
     python -m trocket.bench.scale_namesrv --most 100          # small: a few seconds
 
 registrations  103 with all topics, again without a change, and with one changed topic; 322; 904
@@ -18,28 +18,30 @@ measures the CPU time and memory of a process, and its requests come over socket
 
 Times are CPU times, each point the median of five rounds. What is printed has the exponent of each
 curve beside the one that is claimed; the exit status is 1 if one grows faster.
+
+Each point is printed when it is measured, but a curve of `memory` as a whole. With `--json` it is
+then in the file, so a run that is stopped keeps what it has; a run with the same file adds to it.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import resource
-import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Annotated, Final
 
 import trio
 import typer
-from rich.console import Console
 
-from trocket.bench.kit import chosen, resident_mb, table
-from trocket.bench.scale_curve import COLUMNS, Curve, Point, report
+from trocket.bench.kit import chosen, resident_mb
+from trocket.bench.scale_curve import Curve
+from trocket.bench.scale_meter import Curves, Found
 from trocket.bench.scale_namesrv_peers import (
     CLIENTS,
     VERSIONS,
@@ -57,6 +59,7 @@ from trocket.bench.scale_namesrv_peers import (
     running,
 )
 from trocket.bench.scale_namesrv_process import process
+from trocket.bench.scale_record import Record
 from trocket.remoting.request_codes import RequestCode as Code
 
 BROKERS: Final = 1_000
@@ -70,20 +73,15 @@ FEW_BROKERS: Final = 10
 """Where the number of topics varies."""
 SMALL: Final = 100
 """With `--most` no larger, rounds are short: it is a trial, not a measurement."""
-WIDTH: Final = 200
 
 
-def _us(what: str, per: str, grows_as: float, points: list[Point]) -> Curve:
-    return Curve(what, per, "us", grows_as, tuple(points))
-
-
-async def registrations(size: Size) -> list[Curve]:
+async def registrations(size: Size, found: Found) -> list[Curve]:
     """Registrations and heartbeats, by a broker's own topics and by the other brokers."""
-    return await _by_own_topics(size) + await _by_other_brokers(size)
+    return await _by_own_topics(size, found) + await _by_other_brokers(size, found)
 
 
-async def _by_own_topics(size: Size) -> list[Curve]:
-    curves: dict[str, list[Point]] = {}
+async def _by_own_topics(size: Size, found: Found) -> list[Curve]:
+    curves = Curves("topics of the broker", found)
     measure = partial(cpu_us, round_s=size.round_s)
     for topics in size.decades(TOPICS):
         server = Simulated()
@@ -92,7 +90,7 @@ async def _by_own_topics(size: Size) -> list[Curve]:
         ask = partial(asking, server, broker.peer)
         (whole,), gone = broker.whole(is_one=True), ask([broker.unregistration()])
         point = await measure(topics, ask([whole]), before=gone)
-        curves.setdefault("103, all topics, first", []).append(point)
+        curves.add_point("103, all topics, first", "us", 1, point)
         changed = [broker.whole(counter, is_one=True)[0] for counter in range(2)]
         for what, frames in {
             "103, all topics, again": [whole],
@@ -102,15 +100,13 @@ async def _by_own_topics(size: Size) -> list[Curve]:
             "904": [broker.heartbeat()],
         }.items():
             await server.ask(whole, broker.peer)
-            curves.setdefault(what, []).append(await measure(topics, ask(frames)))
-    return [
-        _us(what, "topics of the broker", float("all topics" in what), points)
-        for what, points in curves.items()
-    ]
+            grows_as = float("all topics" in what)
+            curves.add_point(what, "us", grows_as, await measure(topics, ask(frames)))
+    return curves.all()
 
 
-async def _by_other_brokers(size: Size) -> list[Curve]:
-    curves: dict[str, list[Point]] = {}
+async def _by_other_brokers(size: Size, found: Found) -> list[Curve]:
+    curves = Curves("brokers", found)
     measure = partial(cpu_us, round_s=size.round_s)
     topics = min(FEW_TOPICS, size.most)
     for brokers in size.decades(BROKERS):
@@ -125,70 +121,70 @@ async def _by_other_brokers(size: Size) -> list[Curve]:
             "322, unchanged": [broker.version_query()],
             "904": [broker.heartbeat()],
         }.items():
-            curves.setdefault(what, []).append(await measure(brokers, ask(frames)))
-    return [_us(what, "brokers", 0, points) for what, points in curves.items()]
+            curves.add_point(what, "us", 0, await measure(brokers, ask(frames)))
+    return curves.all()
 
 
-async def routes(size: Size) -> list[Curve]:
+async def routes(size: Size, found: Found) -> list[Curve]:
     """Route answers."""
     measure = partial(cpu_us, round_s=size.round_s)
-    by_topics, by_others, by_owners, anew = [], [], [], []
+    by_topics = Curves("topics of the cluster", found)
+    by_others = Curves("brokers without the topic", found)
+    by_owners = Curves("brokers with the topic", found)
     asked = [route_question("topic-0")]
     for topics in size.decades(TOPICS):
         server = Simulated()
         await registered(server, [Broker(each, topics) for each in range(FEW_BROKERS)])
-        by_topics.append(await measure(topics, asking(server, Peer(), asked)))
+        point = await measure(topics, asking(server, Peer(), asked))
+        by_topics.add_point("105, of 10 brokers", "us", 0, point)
     for brokers in size.decades(BROKERS):
         server = Simulated()
         await registered(server, [Broker(0, 2)])
         others = [Broker(each, min(FEW_TOPICS, size.most), "other") for each in range(1, brokers)]
         await registered(server, others)
-        by_others.append(await measure(brokers, asking(server, Peer(), asked)))
+        point = await measure(brokers, asking(server, Peer(), asked))
+        by_others.add_point("105, of 1 broker", "us", 0, point)
         server = Simulated()
         await registered(server, [Broker(each, 2) for each in range(brokers)])
         ask, owner = asking(server, Peer(), asked), Broker(0, 2)
-        by_owners.append(await measure(brokers, ask))
+        by_owners.add_point("105", "us", 1, await measure(brokers, ask))
         changes = [owner.one_topic(each) for each in range(VERSIONS)]
         change = asking(server, owner.peer, changes)
-        anew.append(await measure(brokers, ask, before=change))
-    return [
-        _us("105, of 10 brokers", "topics of the cluster", 0, by_topics),
-        _us("105, of 1 broker", "brokers without the topic", 0, by_others),
-        _us("105", "brokers with the topic", 1, by_owners),
-        _us("105, the first after a change", "brokers with the topic", 1, anew),
-    ]
+        point = await measure(brokers, ask, before=change)
+        by_owners.add_point("105, the first after a change", "us", 1, point)
+    return by_topics.all() + by_others.all() + by_owners.all()
 
 
-async def lists(size: Size) -> list[Curve]:
+async def lists(size: Size, found: Found) -> list[Curve]:
     """What names every broker, or every topic."""
     measure = partial(cpu_us, round_s=size.round_s)
-    infos, names = [], []
+    infos, names = Curves("brokers", found), Curves("topics of the cluster", found)
     for brokers in size.decades(BROKERS):
         server = Simulated()
         await registered(server, [Broker(each, 2) for each in range(brokers)])
         asked = [question(Code.GET_BROKER_CLUSTER_INFO)]
-        infos.append(await measure(brokers, asking(server, Peer(), asked)))
+        point = await measure(brokers, asking(server, Peer(), asked))
+        infos.add_point("106, all brokers", "us", 1, point)
     for topics in size.decades(TOPICS):
         server = Simulated()
         await registered(server, [Broker(0, topics)])
         asked = [question(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)]
-        names.append(await measure(topics, asking(server, Peer(), asked)))
-    return [
-        _us("106, all brokers", "brokers", 1, infos),
-        _us("206, all topics", "topics of the cluster", 1, names),
-    ]
+        point = await measure(topics, asking(server, Peer(), asked))
+        names.add_point("206, all topics", "us", 1, point)
+    return infos.all() + names.all()
 
 
-async def leaving(size: Size) -> list[Curve]:
+async def leaving(size: Size, found: Found) -> list[Curve]:
     """What it costs that a broker or a client leaves."""
     measure = partial(cpu_us, round_s=size.round_s)
-    by_topics, by_brokers, ends = [], [], []
+    by_topics, by_brokers = Curves("topics of the broker", found), Curves("brokers", found)
     for topics in size.decades(TOPICS):
         server, broker = Simulated(), Broker(0, topics)
         await registered(server, [Broker(each, topics) for each in range(1, FEW_BROKERS)])
         join = asking(server, broker.peer, broker.whole(is_one=True))
         leave = asking(server, broker.peer, [broker.unregistration()])
-        by_topics.append(await measure(topics, leave, before=join))
+        point = await measure(topics, leave, before=join)
+        by_topics.add_point("104, unregistration", "us", 1, point)
     for brokers in size.decades(BROKERS):
         server, broker = Simulated(), Broker(0, min(FEW_TOPICS, size.most))
         await registered(
@@ -196,14 +192,13 @@ async def leaving(size: Size) -> list[Curve]:
         )
         join = asking(server, broker.peer, broker.whole())
         leave = asking(server, broker.peer, [broker.unregistration()])
-        by_brokers.append(await measure(brokers, leave, before=join))
+        point = await measure(brokers, leave, before=join)
+        by_brokers.add_point("104, of 100 topics", "us", 0, point)
         await join()
-        ends.append(await measure(brokers, _end_of(server)))
-    return [
-        _us("104, unregistration", "topics of the broker", 1, by_topics),
-        _us("104, of 100 topics", "brokers", 0, by_brokers),
-        _us("the end of a client's connection, in the route table", "brokers", 0, ends),
-    ]
+        point = await measure(brokers, _end_of(server))
+        what = "the end of a client's connection, in the route table"
+        by_brokers.add_point(what, "us", 0, point)
+    return by_topics.all() + by_brokers.all()
 
 
 def _end_of(server: Simulated) -> Callable[[], Awaitable[None]]:
@@ -215,22 +210,19 @@ def _end_of(server: Simulated) -> Callable[[], Awaitable[None]]:
     return end
 
 
-async def memory(size: Size) -> list[Curve]:
+async def memory(size: Size, found: Found) -> list[Curve]:
     """The route table's share of a process's memory, each table in a process for itself."""
-    brokers, few = min(BROKERS, size.most), min(FEW_BROKERS, size.most)
-    shared, own = size.decades(TOPICS), size.decades(OWN_TOPICS)
-    shared_mb = await _grown_mb(brokers, shared, size, is_shared=True)
-    own_mb = await _grown_mb(few, own, size, is_shared=False)
-    return [
-        Curve(
-            f"table of {brokers:,} brokers with the same topics", "(broker, topic)", "MB", 1,
-            tuple(Point.of(brokers * n, [mb]) for n, mb in zip(shared, shared_mb, strict=True)),
-        ),
-        Curve(
-            f"table of {few:,} brokers with topics of their own", "topics of the cluster", "MB", 1,
-            tuple(Point.of(few * n, [mb]) for n, mb in zip(own, own_mb, strict=True)),
-        ),
-    ]  # fmt: skip
+    shared, own = Curves("(broker, topic)", found), Curves("topics of the cluster", found)
+    for curves, most, brokers, name in (
+        (shared, TOPICS, min(BROKERS, size.most), "the same topics"),
+        (own, OWN_TOPICS, min(FEW_BROKERS, size.most), "topics of their own"),
+    ):
+        topics = size.decades(most)
+        grown = await _grown_mb(brokers, topics, size, is_shared=curves is shared)
+        for each, table_mb in zip(topics, grown, strict=True):
+            what = f"table of {brokers:,} brokers with {name}"
+            curves.add(what, "MB", 1, brokers * each, table_mb)
+    return shared.all() + own.all()
 
 
 async def _grown_mb(
@@ -243,43 +235,36 @@ async def _grown_mb(
         return await trio.to_thread.run_sync(child.submit(trio.run, grow).result)
 
 
-async def clients(size: Size) -> list[Curve]:
+async def clients(size: Size, found: Found) -> list[Curve]:
     """Connections in memory: both ends are in this process."""
     server = Simulated()
     await registered(server, [Broker(each, 2) for each in range(FEW_BROKERS)])
     asked = route_question("topic-0")
-    grown, idle, steps, more, answers = [], [], [], [], []
+    curves = Curves("clients", found)
+    measure = partial(cpu_us, round_s=size.round_s)
     async with running(server) as crowd:
         before_mb = resident_mb(os.getpid())
         for number in size.decades(CLIENTS):
             await crowd.grow(number, asked)
             gc.collect()
-            grown.append(Point.of(number, [resident_mb(os.getpid()) - before_mb]))
+            grown_mb = resident_mb(os.getpid()) - before_mb
+            curves.add("connections, both ends", "MB", 1, number, grown_mb)
             longest = LongestStep()
             trio.lowlevel.add_instrument(longest)
             begin_s, cpu_s = time.perf_counter(), time.process_time()
             await trio.sleep(size.idle_s)
             spent = (time.process_time() - cpu_s) / (time.perf_counter() - begin_s)
             trio.lowlevel.remove_instrument(longest)
-            idle.append(Point.of(number, [100 * spent]))
-            steps.append(Point.of(number, [1000 * longest.seconds]))
-            more.append(
-                await cpu_us(number, partial(crowd.come_and_go, asked), round_s=size.round_s)
-            )
-            one = crowd.streams[0]
-            answers.append(
-                await cpu_us(number, partial(crowd.ask, one, asked), round_s=size.round_s)
-            )
-    return [
-        Curve("connections, both ends", "clients", "MB", 1, tuple(grown)),
-        Curve("all clients idle", "clients", "% of a core", 1, tuple(idle)),
-        Curve("the longest step meanwhile", "clients", "ms", 1, tuple(steps)),
-        _us("one more connects, asks and closes", "clients", 0, more),
-        _us("105 over a connection", "clients", 0, answers),
-    ]
+            curves.add("all clients idle", "% of a core", 1, number, 100 * spent)
+            curves.add("the longest step meanwhile", "ms", 1, number, 1000 * longest.seconds)
+            point = await measure(number, partial(crowd.come_and_go, asked))
+            curves.add_point("one more connects, asks and closes", "us", 0, point)
+            point = await measure(number, partial(crowd.ask, crowd.streams[0], asked))
+            curves.add_point("105 over a connection", "us", 0, point)
+    return curves.all()
 
 
-PARTS: Final[Mapping[str, Callable[[Size], Awaitable[list[Curve]]]]] = {
+PARTS: Final[dict[str, Callable[[Size, Found], Awaitable[list[Curve]]]]] = {
     "registrations": registrations,
     "routes": routes,
     "lists": lists,
@@ -290,39 +275,29 @@ PARTS: Final[Mapping[str, Callable[[Size], Awaitable[list[Curve]]]]] = {
 }
 
 
-def measure(size: Size, part: str) -> list[Curve]:
+def measure(size: Size, part: str, found: Found) -> list[Curve]:
     """The curves of one part. Raises: RuntimeError: a request was refused."""
-    return trio.run(PARTS[part], size)
+    return trio.run(PARTS[part], size, found)
 
 
 def main(
     part: Annotated[list[str] | None, typer.Option(help="Measure this part.")] = None,
     most: Annotated[int, typer.Option(min=2, help="Of brokers, topics and clients.")] = CLIENTS,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json_: Annotated[
+        Path | None, typer.Option("--json", help="Save each point here; may be continued.")
+    ] = None,
 ) -> None:
     """Measure a name server by the number of brokers, topics and clients."""
     parts = chosen(part, PARTS, "--part")
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     size = Size(most) if most > SMALL else Size(most, round_s=0.005, idle_s=1.0, requests=20)
-    curves: list[Curve] = []
-    load = os.getloadavg()[0]
-    for name in parts:
-        Console(stderr=True).print(name)
-        curves += measure(size, name)
-    facts = {
-        "load at the start": load,
-        "load at the end": os.getloadavg()[0],
-        "python": sys.version.split()[0],
-        "descriptors of a process": descriptors,
-    }
-    if json_:
-        print(json.dumps(report(curves, facts), indent=2))
-    else:
-        Console(width=WIDTH).print(table(COLUMNS, curves, "name server"))
-        Console(width=WIDTH).print(facts)
-    if not all(each.keeps for each in curves):
-        raise typer.Exit(1)
+    facts = {"descriptors of a process": descriptors}
+    with Record("name server", list(parts), json_, facts) as record:
+        for name in parts:
+            record.begin(name)
+            measure(size, name, record.found)
+    raise typer.Exit(record.status)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import trio
 
 from trocket.bench.crowd_peer import Peer
 from trocket.bench.kit import resident_mb
-from trocket.bench.scale_curve import Curve, Point
+from trocket.bench.scale_curve import Curve
+from trocket.bench.scale_meter import Curves, Found
 from trocket.bench.scale_namesrv_peers import (
     CLIENTS,
     CONNECTIONS_MAX,
@@ -94,24 +95,26 @@ async def ask(peer: Peer, frame: bytes) -> None:
         raise RuntimeError(f"request {request.code}: {answer.remark}")
 
 
-async def process(size: Size) -> list[Curve]:
+async def process(size: Size, found: Found) -> list[Curve]:
     """A name server process with more and more clients, and one with more and more brokers."""
     curves: list[Curve] = []
-    for measure in (_clients, _brokers):
+    for per, measure in (("clients", _clients), ("brokers", _brokers)):
+        of_one = Curves(per, found)
         with tempfile.TemporaryDirectory(prefix="trocket-scale-") as folder:
             servers = TrocketPair(Path(folder), namesrv_keys=KEYS)
             servers.start_namesrv()
             try:
                 async with trio.open_nursery() as nursery:
                     crowd = Crowd(servers.namesrv_address, servers.pids[0], nursery)
-                    curves += await measure(crowd, size)
+                    await measure(crowd, size, of_one)
                     nursery.cancel_scope.cancel()
             finally:
                 servers.close()
+        curves += of_one.all()
     return curves
 
 
-async def _clients(crowd: Crowd, size: Size) -> list[Curve]:
+async def _clients(crowd: Crowd, size: Size, curves: Curves) -> None:
     for number in range(FEW_BROKERS):
         broker = Broker(number, 2)
         peer = await Peer.connect(crowd.address, crowd.nursery)
@@ -119,36 +122,28 @@ async def _clients(crowd: Crowd, size: Size) -> list[Curve]:
             await ask(peer, frame)
     empty_mb = resident_mb(crowd.pid)
     route = route_question("topic-0")
-    grown, idle, more, answers = [], [], [], []
     # Closed connections keep their ports for a while, of which Linux has 28,000 by default.
     times = max(size.requests // 4, 1)
     last = min(sockets_max() - FEW_BROKERS, CLIENTS, size.most)
     for number in sorted({max(last // 10**each, 1) for each in range(DECADES + 1)}):
         await crowd.grow(number, route)
         await trio.sleep(min(REST_S, size.idle_s))
-        grown.append(Point.of(number, [resident_mb(crowd.pid) - empty_mb]))
+        grown_mb = resident_mb(crowd.pid) - empty_mb
+        curves.add("process: connections", "MB", 1, number, grown_mb)
         begin_s = cpu_seconds(crowd.pid)
         await trio.sleep(size.idle_s)
-        spent_s = cpu_seconds(crowd.pid) - begin_s
-        idle.append(Point.of(number, [100 * spent_s / size.idle_s]))
+        idle = 100 * (cpu_seconds(crowd.pid) - begin_s) / size.idle_s
+        curves.add("process: all clients idle", "% of a core", 1, number, idle)
         costs = [await crowd.cpu_us([route], size.requests) for _ in range(ROUNDS)]
-        answers.append(Point.of(number, costs))
+        curves.add("process: 105, of 10 brokers", "us", 0, number, costs)
         costs = [await crowd.come_and_go_us(route, times) for _ in range(ROUNDS)]
-        more.append(Point.of(number, costs))
-    return [
-        Curve("process: connections", "clients", "MB", 1, tuple(grown)),
-        Curve("process: all clients idle", "clients", "% of a core", 1, tuple(idle)),
-        Curve("process: one more connects, asks, closes", "clients", "us", 0, tuple(more)),
-        Curve("process: 105, of 10 brokers", "clients", "us", 0, tuple(answers)),
-    ]
+        curves.add("process: one more connects, asks, closes", "us", 0, number, costs)
 
 
-async def _brokers(crowd: Crowd, size: Size) -> list[Curve]:
+async def _brokers(crowd: Crowd, size: Size, curves: Curves) -> None:
     topics = min(TOPICS, size.most)
     first = Broker(0, topics)
     empty_mb = resident_mb(crowd.pid)
-    grown, joined = [], []
-    asked: dict[str, list[Point]] = {}
     for number in size.decades(BROKERS):
         more, begin_s = range(len(crowd.peers), number), cpu_seconds(crowd.pid)
         for each in more:
@@ -156,8 +151,10 @@ async def _brokers(crowd: Crowd, size: Size) -> list[Curve]:
             for frame in Broker(each, topics).whole():
                 await ask(peer, frame)
             crowd.peers.append(peer)
-        joined.append(Point.of(number, [(cpu_seconds(crowd.pid) - begin_s) / len(more) * 1e6]))
-        grown.append(Point.of(number, [resident_mb(crowd.pid) - empty_mb]))
+        joined_us = (cpu_seconds(crowd.pid) - begin_s) / len(more) * 1e6
+        curves.add("process: a broker joins with 100 topics", "us", 0, number, joined_us)
+        grown_mb = resident_mb(crowd.pid) - empty_mb
+        curves.add("process: table and connections", "MB", 1, number, grown_mb)
         for what, frames in {
             "322, unchanged": [first.version_query()],
             "904": [first.heartbeat()],
@@ -165,12 +162,4 @@ async def _brokers(crowd: Crowd, size: Size) -> list[Curve]:
             "103, one topic of 100, changed": [first.one_topic(each) for each in range(VERSIONS)],
         }.items():
             costs = [await crowd.cpu_us(frames, size.requests) for _ in range(ROUNDS)]
-            asked.setdefault(what, []).append(Point.of(number, costs))
-    return [
-        Curve("process: table and connections", "brokers", "MB", 1, tuple(grown)),
-        Curve("process: a broker joins with 100 topics", "brokers", "us", 0, tuple(joined)),
-        *(
-            Curve(f"process: {what}", "brokers", "us", 0, tuple(points))
-            for what, points in asked.items()
-        ),
-    ]
+            curves.add(f"process: {what}", "us", 0, number, costs)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import psutil
@@ -21,7 +20,7 @@ from trocket.bench.frames import SendTemplate
 from trocket.bench.kit import percentiles, running, socket_address
 from trocket.bench.load import Case, InFlight, Load, Tally
 from trocket.bench.scale_curve import Curve
-from trocket.bench.scale_meter import Caller, Curves, Pace, cpu_s
+from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_s
 from trocket.bench.scale_tables import create_topics
 from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.trocket_peer import TrocketCluster
@@ -42,23 +41,21 @@ def addresses_of(cluster: TrocketCluster, brokers: int) -> list[str]:
     return [f"{host}:{port + PORT_STEP * number}" for number in range(brokers)]
 
 
-def processes(most: int, folder: Path, pace: Pace) -> list[Curve]:
-    """1, 2, … brokers up to `most`, each twice the one before, with one process as their load.
+def processes(task: Task) -> list[Curve]:
+    """More and more brokers, with one process as the load of all.
 
     Raises: PeerError: the brokers or the load ended.
     """
-    curves = Curves("broker processes")
-    count = 1
-    while count <= most:
+    curves = task.curves("broker processes")
+    for count in task.sizes:
         options = ("--metrics-port", "0", "--brokers", str(count))
-        with running(TrocketCluster(folder / str(count), options=options)) as cluster:
+        with running(TrocketCluster(task.folder / str(count), options=options)) as cluster:
             addresses = addresses_of(cluster, count)
             for address in addresses:
                 with Caller(address) as caller:
                     create_topics(caller, [TOPIC], QUEUES)
-            _measure(curves, cluster, addresses, pace)
+            _measure(curves, cluster, addresses, task.pace)
             cluster.stop_broker()  # killed, it would leave its brokers to end a moment later
-        count *= 2
     return curves.all()
 
 
@@ -77,16 +74,22 @@ def _measure(curves: Curves, cluster: TrocketCluster, addresses: list[str], pace
             load.kill()
         result = json.loads(line)
         servers_s = sum(map(cpu_s, pids)) - before_s
-        share = result["cpu_s"] / (result["cpu_s"] + servers_s)
-        found.append({**result, "share": 100 * share})
+        costs = {
+            "share": 100 * result["cpu_s"] / (result["cpu_s"] + servers_s),
+            "brokers_us": servers_s * 1e6 / result["answered"],
+            "load_us": result["cpu_s"] * 1e6 / result["answered"],
+        }
+        found.append({**result, **costs})
     size = len(addresses)
-    for what, unit, member in (
-        ("messages in all", "1/s", "rate"),
-        ("p50 of a send", "ms", "p50_ms"),
-        ("p99 of a send", "ms", "p99_ms"),
-        ("the load's share of the CPU", "%", "share"),
+    for what, unit, grows_as, member in (
+        ("messages in all", "1/s", 1, "rate"),
+        ("p50 of a send", "ms", 1, "p50_ms"),
+        ("p99 of a send", "ms", 1, "p99_ms"),
+        ("a message, in the brokers", "µs CPU", 0, "brokers_us"),
+        ("a message, in the load", "µs CPU", 0, "load_us"),
+        ("the load's share of the CPU", "%", 0, "share"),
     ):
-        curves.add(what, unit, 1, size, [each[member] for each in found])
+        curves.add(what, unit, grows_as, size, [each[member] for each in found])
 
 
 def _family(pid: int) -> list[int]:
@@ -98,17 +101,22 @@ def _family(pid: int) -> list[int]:
 
 
 def measured(addresses: list[str], topic: str, seconds: float) -> dict[str, Any]:
-    """Load brokers for some seconds after a warm-up: rate, latencies, CPU of this process."""
+    """Load brokers for some seconds after a warm-up.
+
+    Returns: the rate, the refusals and the latencies without the warm-up; `answered`, messages with
+      it, and the CPU of this process for these.
+    """
     tally = Tally()
     case = Case("scale", CONNECTIONS * len(addresses), IN_FLIGHT)
     drivers = InFlight.of_case(SendTemplate.for_topic(topic, queue_count=QUEUES), case, tally)
     begin_s = time.process_time()
     with Load(case.name, [socket_address(each) for each in addresses], drivers, tally) as load:
-        load.run(min(WARM_UP_S, seconds))
-        load.run(seconds)
+        answered = load.run(min(WARM_UP_S, seconds))
+        answered += load.run(seconds)
     found = percentiles(tally.latencies_s, 1000)
     return {
         "rate": tally.answered / seconds,
+        "answered": answered,
         "refused": tally.refused,
         "p50_ms": found.p50,
         "p99_ms": found.p99,

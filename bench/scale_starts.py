@@ -15,8 +15,8 @@ from typing import Final
 
 from trocket.bench.scale_curve import Curve
 from trocket.bench.scale_folders import SMALL_BODY, Plan, build
-from trocket.bench.scale_log import ALL_HOURS, NEVER_H, TOPIC, plan_of, start
-from trocket.bench.scale_meter import Caller, Curves, sizes
+from trocket.bench.scale_log import ALL_HOURS, NEVER_H, TOPIC, Started, plan_of, start
+from trocket.bench.scale_meter import Caller, Curves, Task
 from trocket.bench.scale_tables import QUEUES_PER_TOPIC, send_to
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.peer import LocalCluster
@@ -30,6 +30,9 @@ RECORDS_PER_QUEUE: Final = 3
 SENDS_BEFORE_KILL: Final = 100
 SETTLE_S: Final = 1.0
 """Between the last send and the kill."""
+BY_QUEUES: Final = 1.0
+BY_FILES: Final = 0.0
+"""Claimed of trocket's starts: each queue is opened, but of the log only the end is read."""
 KEYS: Final[dict[str, object]] = {"deleteWhen": ALL_HOURS, "fileReservedTime": NEVER_H}
 
 
@@ -66,11 +69,11 @@ def check_whole(cluster: LocalCluster, plan: Plan, count: int) -> None:
                 raise PeerError(f"{cluster.label}: {fields} ends at {answer.fields}, not {wanted}")
 
 
-def of_queues(most: int, folder: Path, peers: Sequence[str], rounds: int) -> list[Curve]:
+def of_queues(task: Task) -> list[Curve]:
     """Starts by the number of queues, each with three messages or more; one commit log file."""
-    curves = Curves("queues")
+    curves = task.curves("queues")
     now_ms = time.time_ns() // 1_000_000
-    for size in sizes(most):
+    for size in task.sizes:
         plan = Plan(
             files=1,
             queues=size,
@@ -79,46 +82,47 @@ def of_queues(most: int, folder: Path, peers: Sequence[str], rounds: int) -> lis
             oldest_ms=now_ms,
             newest_ms=now_ms,
         )
-        for peer in peers:
-            _measure(curves, peer, folder / f"{peer}-{size}", plan, size, rounds)
+        for peer in task.peers:
+            _measure(curves, peer, plan, size, BY_QUEUES, task)
     return curves.all()
 
 
-def of_files(most: int, folder: Path, peers: Sequence[str], rounds: int) -> list[Curve]:
+def of_files(task: Task) -> list[Curve]:
     """Starts by the number of commit log files of 1 GiB; four queues."""
-    curves = Curves("commit log files")
-    for size in sizes(most):
-        for peer in peers:
-            _measure(curves, peer, folder / f"{peer}-{size}", plan_of(size), size, rounds)
+    curves = task.curves("commit log files")
+    for size in task.sizes:
+        for peer in task.peers:
+            _measure(curves, peer, plan_of(size), size, BY_FILES, task)
     return curves.all()
 
 
-def _measure(curves: Curves, peer: str, folder: Path, plan: Plan, size: int, rounds: int) -> None:
+def _measure(curves: Curves, peer: str, plan: Plan, size: int, claim: float, task: Task) -> None:
+    folder = task.folder / f"{peer}-{size}"
     count = build(folder / "store", plan)
+    grows_as = claim if peer == "trocket" else None
     cluster = cluster_of(peer, folder)
+
+    def add(kind: str, found: Sequence[Started]) -> None:
+        curves.add(f"{peer}: {kind}", "s", grows_as, size, [each.seconds for each in found])
+        curves.add(f"{peer}: {kind}, CPU", "s CPU", grows_as, size, [each.cpu_s for each in found])
+
     try:
         cluster.start_broker()
         # That was the first start; the next one finds what this broker has left.
         check_whole(cluster, plan, count)
-        cluster.stop_broker()
         found = []
-        for _ in range(rounds):
-            found.append(start(cluster))
+        for _ in range(task.pace.rounds):
             cluster.stop_broker()
-        curves.add(f"{peer}: after a clean stop", "s", 0, size, [each.seconds for each in found])
-        curves.add(
-            f"{peer}: CPU after a clean stop", "s CPU", 0, size, [each.cpu_s for each in found]
-        )
-        cluster.start_broker()
+            found.append(start(cluster))
+        add("after a clean stop", found)
         found = []
-        for _ in range(rounds):
+        for _ in range(task.pace.rounds):
             with Caller(cluster.broker_address) as caller:
                 caller.call_all(send_to(TOPIC, 0) for _ in range(SENDS_BEFORE_KILL))
             time.sleep(SETTLE_S)
             cluster.kill_broker()
             found.append(start(cluster))
-        curves.add(f"{peer}: after kill -9", "s", 0, size, [each.seconds for each in found])
-        curves.add(f"{peer}: CPU after kill -9", "s CPU", 0, size, [each.cpu_s for each in found])
+        add("after kill -9", found)
     finally:
         cluster.close()
     shutil.rmtree(folder)

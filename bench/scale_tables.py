@@ -17,11 +17,11 @@ from trocket.bench.scale_meter import (
     Curves,
     Pace,
     Request,
+    Task,
     cpu_percent,
     cpu_s,
     cpu_us,
     probed,
-    sizes,
 )
 from trocket.common.steps import in_parts
 from trocket.interop.trocket_peer import TrocketPair
@@ -83,15 +83,15 @@ def disk_mb(folder: Path) -> float:
 # ---- queues ----------------------------------------------------------------------------------
 
 
-def queues(most: int, folder: Path, pace: Pace) -> list[Curve]:
-    """A broker with up to `most` queues, ten in a topic, each with a message or more."""
-    curves = Curves("queues of the broker")
-    with running(TrocketPair(folder, broker_keys=BROKER_KEYS)) as cluster:
+def queues(task: Task) -> list[Curve]:
+    """A broker with more and more queues, ten in a topic, each with a message or more."""
+    curves, pace = task.curves("queues of the broker"), task.pace
+    with running(TrocketPair(task.folder, broker_keys=BROKER_KEYS)) as cluster:
         pid, address = cluster.pids[0], cluster.broker_address
         with Caller(address) as caller:
             create_topics(caller, [PROBE], PROBE_QUEUES)
             bare_mb, known = resident_mb(pid), 0
-            for size in sizes(most, least=QUEUES_PER_TOPIC):
+            for size in task.sizes:
                 names = _names(known, size)
                 create_topics(caller, names, QUEUES_PER_TOPIC)
                 new = [(name, queue) for name in names for queue in range(QUEUES_PER_TOPIC)]
@@ -101,7 +101,7 @@ def queues(most: int, folder: Path, pace: Pace) -> list[Curve]:
                 curves.add(
                     "memory above that of no queue", "MB", 1, size, resident_mb(pid) - bare_mb
                 )
-                curves.add("disk", "MB", 1, size, disk_mb(folder / "store"))
+                curves.add("disk", "MB", 1, size, disk_mb(task.folder / "store"))
                 _requests(curves, cluster, caller, size, pace)
                 time.sleep(pace.rest_s)
                 _periods(curves, cluster, size, pace)
@@ -213,10 +213,10 @@ def _stats(group: int) -> Request:
     return Request(Code.GET_CONSUME_STATS, {"consumerGroup": f"group-{group}", "topic": ""})
 
 
-def groups(most: int, folder: Path, pace: Pace) -> list[Curve]:
-    """A broker with up to `most` groups, each with a consumer and offsets of four queues."""
-    curves = Curves("consumer groups of the broker")
-    with running(TrocketPair(folder, broker_keys=BROKER_KEYS)) as cluster:
+def groups(task: Task) -> list[Curve]:
+    """A broker with more and more groups, each with a consumer and offsets of four queues."""
+    curves, pace = task.curves("consumer groups of the broker"), task.pace
+    with running(TrocketPair(task.folder, broker_keys=BROKER_KEYS)) as cluster:
         pid, address = cluster.pids[0], cluster.broker_address
         with Caller(address) as caller:
             topics = [_topic_of(number) for number in range(TOPICS_OF_GROUPS)]
@@ -224,7 +224,7 @@ def groups(most: int, folder: Path, pace: Pace) -> list[Curve]:
             queues_of = [(topic, queue) for topic in topics for queue in range(PROBE_QUEUES)]
             caller.call_all(send_to(*key) for key in queues_of)
             bare_mb, known = resident_mb(pid), 0
-            for size in sizes(most):
+            for size in task.sizes:
                 new = range(known, size)
                 caller.call_all(heartbeat(each, each, _topic_of(each)) for each in new)
                 caller.call_all(

@@ -18,7 +18,9 @@ from trocket.bench.scale_meter import (
     Pace,
     RefusedError,
     Request,
+    Task,
     cpu_s,
+    doublings,
     sizes,
 )
 from trocket.common.clock import SystemClock
@@ -35,6 +37,8 @@ def test_sizes_are_three_decades_and_none_is_too_small() -> None:
     assert sizes(50_000) == (50, 500, 5_000, 50_000)
     assert sizes(100) == (1, 10, 100)
     assert sizes(40, least=10) == (10, 40)
+    assert doublings(1) == (1,)
+    assert doublings(5) == (1, 2, 4)
 
 
 def test_the_clock_of_a_process_counts_what_it_does() -> None:
@@ -44,10 +48,14 @@ def test_the_clock_of_a_process_counts_what_it_does() -> None:
 
 
 def test_points_of_one_name_are_one_curve() -> None:
-    curves = Curves("things")
+    seen: list[Curve] = []
+    curves = Curves("things", seen.append)
     for size in (1, 10):
         curves.add("a thing", "ms", 1, size, [size * 2.0, size * 3.0, size * 4.0])
         curves.add("memory", "MB", 0, size, 7.0)
+    assert [(one.what, one.points[-1].size) for one in seen] == [
+        ("a thing", 1), ("memory", 1), ("a thing", 10), ("memory", 10),
+    ]  # fmt: skip
     found = {each.what: each for each in curves.all()}
     assert list(found) == ["a thing", "memory"]
     assert [(one.size, one.cost) for one in found["a thing"].points] == [(1, 3.0), (10, 30.0)]
@@ -125,13 +133,23 @@ def test_a_folder_may_have_few_small_records(tmp_path: Path) -> None:
         ("queues", 10, {"idle, with a held pull for each", "topics.json"}),
         ("groups", 2, {"a commit of an offset", "a save of consumerOffset.json"}),
         ("logs", 1, {"start after a kill -9", "a search by time, all times"}),
-        ("start-queues", 1, {"trocket: after a clean stop", "trocket: after kill -9"}),
-        ("processes", 1, {"messages in all", "the load's share of the CPU"}),
+        ("start-queues", 1, {"trocket: after a clean stop", "trocket: after kill -9, CPU"}),
+        ("processes", 1, {"messages in all", "a message, in the brokers"}),
     ],
 )
 def test_a_part_is_measured(part: str, most: int, expected: set[str], tmp_path: Path) -> None:
-    curves: list[Curve] = PARTS[part].run(most, tmp_path / "run", QUICK, ["trocket"])
+    seen: dict[str, Curve] = {}
+    one_part = PARTS[part]
+    task = Task(
+        one_part.sizes(most)[-1:],
+        tmp_path / "run",
+        QUICK,
+        ["trocket"],
+        lambda curve: seen.update({curve.what: curve}),
+    )
+    curves = one_part.run(task)
     assert expected <= {one.what for one in curves}
+    assert curves == list(seen.values())
     for one in curves:
-        assert one.points[-1].size == most
+        assert [point.size for point in one.points] == [most]
         assert all(point.low <= point.cost <= point.high for point in one.points)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
 
-from trocket.bench.scale_curve import Curve, Point
+from trocket.bench.scale_curve import COLUMNS, Curve, Point
 
 
 def curve(grows_as: float, *costs: float, first: int = 10) -> Curve:
@@ -46,3 +48,24 @@ def test_without_two_points_nothing_is_said() -> None:
     for one in (curve(1.0), curve(1.0, 5.0), curve(1.0, 0.0, 0.0)):
         assert one.exponent is None
         assert one.keeps
+
+
+def test_nothing_is_claimed_of_anothers_server() -> None:
+    one = replace(curve(0.0, 1.0, 10.0, 100.0), grows_as=None)
+    assert one.keeps
+    assert COLUMNS["claimed"](one) == "-"
+
+
+def test_a_curve_comes_back_from_json() -> None:
+    one = curve(1.0, 10.0, 20.0)
+    assert Curve.from_json(json.loads(json.dumps(one.to_json()))) == one
+
+
+def test_points_of_a_later_run_take_the_place_of_equal_sizes() -> None:
+    joined = curve(0.0, 1.0, 2.0).joined(curve(1.0, 5.0, 6.0, first=100))
+    assert [(each.size, each.cost) for each in joined.points] == [
+        (10, 1.0),
+        (100, 5.0),
+        (1000, 6.0),
+    ]
+    assert joined.grows_as == 1.0

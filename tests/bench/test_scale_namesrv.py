@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from trocket.bench.scale_curve import Curve
 from trocket.bench.scale_namesrv import PARTS, main, measure
 from trocket.bench.scale_namesrv_peers import Broker, Peer, Simulated, Size, registered
 
@@ -27,7 +28,9 @@ def test_every_part_is_tested() -> None:
     "part", [each for each in CURVES if each != "process"] + [pytest.param("process", marks=SLOW)]
 )
 def test_a_part_is_measured(part: str) -> None:
-    curves = measure(TINY, part)
+    seen: dict[tuple[str, str], Curve] = {}
+    curves = measure(TINY, part, lambda one: seen.update({(one.what, one.per): one}))
+    assert {(one.what, one.per): one for one in curves} == seen
     assert len(curves) == CURVES[part]
     for curve in curves:
         assert curve.points
