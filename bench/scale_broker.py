@@ -13,6 +13,7 @@ logs            commit log files of 1 GiB: start, look-up by time, deletion
 start-queues    start after a clean stop and after kill -9, beside Apache's broker
 start-files     the same by commit log files
 processes       messages per second of `trocket up --brokers 1, 2, 4`
+proxies         messages per second by gRPC of 1, 2 and 4 times `trocket proxy` before one broker
 
 Each part begins with an empty folder, and a broker and a name server in a process each. A curve's
 claim is the exponent with which its cost may grow; see `scale_curve.py`. The exit status is 1 if
@@ -37,6 +38,7 @@ from trocket.bench.scale_curve import Curve
 from trocket.bench.scale_log import logs
 from trocket.bench.scale_meter import Pace, Task, doublings, sizes
 from trocket.bench.scale_processes import processes
+from trocket.bench.scale_proxies import proxies
 from trocket.bench.scale_record import Record
 from trocket.bench.scale_starts import of_files, of_queues
 from trocket.bench.scale_tables import QUEUES_PER_TOPIC, groups, queues
@@ -74,6 +76,7 @@ PARTS: Final[dict[str, Part]] = {
     "start-queues": Part(10_000, of_queues),
     "start-files": Part(1_000, of_files),
     "processes": Part(4, processes, doublings),
+    "proxies": Part(4, proxies, doublings),
 }
 
 
