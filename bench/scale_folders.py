@@ -22,7 +22,16 @@ from trocket.remoting.message_codec import (
     host_bytes,
     record_topic,
 )
-from trocket.store.format import CHECKPOINT_FILE_SIZE, CHECKPOINT_HEAD, UNIT, UNIT_SIZE
+from trocket.store.format import (
+    CHECKPOINT_FILE_SIZE,
+    CHECKPOINT_HEAD,
+    ENTRY,
+    INDEX_HEAD,
+    INDEX_HEADER_SIZE,
+    SLOT,
+    UNIT,
+    UNIT_SIZE,
+)
 from trocket.store.log.commit_log import blank, file_name
 
 LOG_FILE_SIZE: Final = 1 << 30
@@ -33,6 +42,14 @@ LARGE_BODY: Final = 4_000_000
 SMALL_BODY: Final = 128
 LAST_SHARE: Final = 2
 """The newest file is filled up to a half."""
+INDEX_SLOTS: Final = 5_000_000
+INDEX_ENTRIES: Final = 20_000_000
+"""Both as they are by default."""
+INDEX_FILE_SIZE: Final = INDEX_HEADER_SIZE + INDEX_SLOTS * SLOT.size + INDEX_ENTRIES * ENTRY.size
+INDEX_NAME: Final = "20260101000000000"
+"""The time at which it was made."""
+NO_ENTRIES: Final = 1
+"""The place of the next entry; there is none at 0."""
 HOST: Final = host_bytes("127.0.0.1", 10911)
 
 
@@ -94,7 +111,21 @@ def build(folder: Path, plan: Plan) -> int:
     last_ms = plan.first_ms(plan.files - 1) + count
     head = CHECKPOINT_HEAD.pack(last_ms, last_ms, last_ms, 0, 0)
     (folder / "checkpoint").write_bytes(head.ljust(CHECKPOINT_FILE_SIZE, b"\0"))
+    if count:
+        newest = units[(count - 1) % plan.queues]
+        _write_index(folder / "index", plan.oldest_ms, last_ms, UNIT.unpack(newest[-UNIT_SIZE:])[0])
     return count
+
+
+def _write_index(folder: Path, first_ms: int, last_ms: int, last_offset: int) -> None:
+    """Write an index up to the last message, without entries, as the messages have no keys.
+
+    A broker that finds none where there must be one reads the whole log.
+    """
+    folder.mkdir()
+    with (folder / INDEX_NAME).open("wb") as file:
+        file.write(INDEX_HEAD.pack(first_ms, last_ms, 0, last_offset, 0, NO_ENTRIES))
+        file.truncate(INDEX_FILE_SIZE)
 
 
 def _write_log(folder: Path, plan: Plan, units: list[bytearray]) -> int:

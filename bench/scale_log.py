@@ -46,6 +46,10 @@ PASS_MS: Final = 1_000
 """Between two passes of retention: ten times as often as by default, for more to measure."""
 
 
+START_TIMEOUT_S: Final = 180.0
+"""As for Apache's brokers."""
+
+
 class Started(NamedTuple):
     """A start of a broker, until it says that it has booted.
 
@@ -95,7 +99,10 @@ def logs(task: Task) -> list[Curve]:
 def _broker(folder: Path, keys: Mapping[str, object] | None = None) -> TrocketBroker:
     kept: dict[str, object] = {"deleteWhen": ALL_HOURS, "fileReservedTime": NEVER_H}
     return TrocketBroker(
-        folder / "run", store=folder / "store", broker_keys={**kept, **(keys or {})}
+        folder / "run",
+        store=folder / "store",
+        broker_keys={**kept, **(keys or {})},
+        start_timeout_s=START_TIMEOUT_S,
     )
 
 

@@ -15,7 +15,15 @@ from typing import Final
 
 from trocket.bench.scale_curve import Curve
 from trocket.bench.scale_folders import SMALL_BODY, Plan, build
-from trocket.bench.scale_log import ALL_HOURS, NEVER_H, TOPIC, Started, plan_of, start
+from trocket.bench.scale_log import (
+    ALL_HOURS,
+    NEVER_H,
+    START_TIMEOUT_S,
+    TOPIC,
+    Started,
+    plan_of,
+    start,
+)
 from trocket.bench.scale_meter import Caller, Curves, Task
 from trocket.bench.scale_tables import QUEUES_PER_TOPIC, send_to
 from trocket.interop.apache import ApacheCluster
@@ -40,7 +48,9 @@ def cluster_of(peer: str, folder: Path) -> LocalCluster:
     """A stopped broker without a name server on the data folder `folder/store`."""
     store = folder / "store"
     if peer == "trocket":
-        return TrocketBroker(folder / "run", store=store, broker_keys=KEYS)
+        return TrocketBroker(
+            folder / "run", store=store, broker_keys=KEYS, start_timeout_s=START_TIMEOUT_S
+        )
     own = {
         **KEYS,
         "namesrvAddr": None,

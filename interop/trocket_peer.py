@@ -84,6 +84,7 @@ class TrocketBroker(LocalCluster):
       broker_keys: added to broker.conf, over what is set here; None removes a key.
       command: the words before `broker -c FILE`, such as a program that limits memory.
       context: see LocalCluster.
+      start_timeout_s: for a start; a large folder on a busy machine takes longer than usual ones.
     """
 
     def __init__(
@@ -94,9 +95,11 @@ class TrocketBroker(LocalCluster):
         broker_keys: Mapping[str, object] | None = None,
         command: tuple[str, ...] = COMMAND,
         context: ssl.SSLContext | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         super().__init__("trocket", folder, stop_timeout_s=STOP_TIMEOUT_S, context=context)
         self._command = command
+        self._start_timeout_s = start_timeout_s
         folder.mkdir(parents=True, exist_ok=True)
         keys: dict[str, object] = {
             "brokerName": "broker-a",
@@ -120,13 +123,13 @@ class TrocketBroker(LocalCluster):
     def _launch(self, name: str) -> None:
         """Start a part and wait until it reports that it has booted.
 
-        Raises: PeerError: it ended, or did not report so in 30 s.
+        Raises: PeerError: it ended, or did not report so in time.
         """
         command = [*self._command, name, "-c", str(self.folder / f"{name}.conf")]
         process = self._running[name] = OurProcess(
             command, folder=self.folder, name=name, environment=UNBUFFERED
         )
-        process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
+        process.wait_line(lambda line: "boot success" in line, timeout_s=self._start_timeout_s)
 
 
 class TrocketPair(TrocketBroker):

@@ -92,7 +92,9 @@ def test_a_caller_fails_when_it_is_refused() -> None:
         answered(RemotingCommand(17, opaque=1, flag=1, remark="none"))
 
 
-def test_a_built_folder_is_one_that_a_store_opens_whole(tmp_path: Path) -> None:
+def test_a_built_folder_is_one_that_a_store_opens_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     plan = Plan(
         files=2,
         queues=12,
@@ -112,6 +114,7 @@ def test_a_built_folder_is_one_that_a_store_opens_whole(tmp_path: Path) -> None:
         assert not store.read_only
         assert store.max_offset("Scale-0", 5) == 1
         assert store.store_time_at("Scale-0", 0, 0) == 1
+        assert not caplog.records  # such as: the index is built again from the log
     finally:
         store.close()
 
