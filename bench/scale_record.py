@@ -31,7 +31,7 @@ class Record:
     """The curves of a run; they are printed when its block ends, however it ends.
 
     Args:
-      title: of the table.
+      title: names the kind of server, above the table.
       parts: the names of all that will be measured.
       path: a JSON file, which is replaced after each point. A file that exists is continued: the
         points of sizes that are not measured now stay in it. None: nothing is saved.
