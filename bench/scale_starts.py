@@ -41,6 +41,9 @@ SETTLE_S: Final = 1.0
 BY_QUEUES: Final = 1.0
 BY_FILES: Final = 0.0
 """Claimed of trocket's starts: each queue is opened, but of the log only the end is read."""
+PATIENT: Final = {"waitTimeMillsInSendQueue": 60_000, "osPageCacheBusyTimeOutMills": 60_000}
+"""A JVM that has just started takes longer for its first sends than the 200 ms after which Apache's
+broker refuses them by default."""
 KEYS: Final[dict[str, object]] = {"deleteWhen": ALL_HOURS, "fileReservedTime": NEVER_H}
 
 
@@ -53,6 +56,7 @@ def cluster_of(peer: str, folder: Path) -> LocalCluster:
         )
     own = {
         **KEYS,
+        **PATIENT,
         "namesrvAddr": None,
         "storePathRootDir": store,
         "storePathCommitLog": store / "commitlog",
