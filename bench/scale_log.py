@@ -91,7 +91,7 @@ def logs(task: Task) -> list[Curve]:
         build(own / "store", plan)
         _starts(curves, own, size, pace.rounds)
         _look_ups(curves, own, plan, replace(pace, count=max(pace.count // 20, 1)))
-        _retention(curves, own, size, pace.seconds)
+        _retention(curves, own, size, pace)
         shutil.rmtree(own)
     return curves.all()
 
@@ -164,16 +164,15 @@ def _look_ups(curves: Curves, folder: Path, plan: Plan, pace: Pace) -> None:
         broker.stop_broker()
 
 
-def _retention(curves: Curves, folder: Path, size: int, seconds: float) -> None:
+def _retention(curves: Curves, folder: Path, size: int, pace: Pace) -> None:
     """Passes of retention that delete nothing, and the deletion of the older half."""
     often = {"cleanResourceInterval": PASS_MS}
     broker = _broker(folder, often)
     with running(broker):
         broker.start_broker()
-        share = cpu_percent(broker.pids[0], seconds)
-        curves.add(
-            "a pass of retention that deletes nothing", "ms CPU", 0, size, share * PASS_MS / 100
-        )
+        time.sleep(pace.rest_s)
+        share = cpu_percent(broker.pids[0], pace.seconds)
+        curves.add("idle, with a pass of retention each second", "% CPU", 0, size, share)
         broker.stop_broker()
     before = _log_files(folder)
     if before < 2:
