@@ -159,7 +159,7 @@ def test_no_client_is_thought_to_be_gone(broker: Broker) -> None:
 
         async def scan() -> None:
             """What the services do every second and every ten seconds."""
-            servers.broker.parts.clients._scan()
+            await servers.broker.parts.clients._scan()
 
         broker._call(scan)
         ids = idle.ask(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "Stays"})
