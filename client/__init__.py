@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         PolicyInfo,
         UserInfo,
     )
-    from ..remoting.compression import CompressionType
+    from ..remoting.body_compression import CompressionType
     from ..remoting.signature import Credentials
     from ..remoting.tls_options import TlsOptions
     from .admin import (
@@ -132,7 +132,7 @@ else:
             "PolicyInfo",
             "UserInfo",
         ),
-        "..remoting.compression": ("CompressionType",),
+        "..remoting.body_compression": ("CompressionType",),
         "..remoting.signature": ("Credentials",),
         "..remoting.tls_options": ("TlsOptions",),
         ".admin": (

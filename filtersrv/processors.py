@@ -23,9 +23,9 @@ import msgspec
 
 from ..common import message_properties as names
 from ..common.message_properties import change_properties
+from ..remoting.body_compression import CompressionType, decompress
 from ..remoting.channel import Answer, Channel, Deferred, Processor
 from ..remoting.codec import RemotingCommand
-from ..remoting.compression import CompressionType, decompress
 from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RemotingError, RequestRefused
 from ..remoting.headers import (
     PullMessageRequestHeader,

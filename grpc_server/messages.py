@@ -21,7 +21,7 @@ from ..grpc_protocol.fields import (
 )
 from ..grpc_protocol.schema import Messages
 from ..native import extension
-from ..remoting.compression import decompress
+from ..remoting.body_compression import decompress
 from ..remoting.errors import MissingPackageError, RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.sys_flag import COMPRESSED, TRANSACTION_PREPARED_TYPE

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..remoting.compression import DECOMPRESSED_SIZE_MAX, CompressionType, compression_type
+from ..remoting.body_compression import DECOMPRESSED_SIZE_MAX, CompressionType, compression_type
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.sys_flag import COMPRESSED
 

@@ -21,7 +21,7 @@ from zlib import crc32
 
 from ..common.java_hash import java_hash_code, tags_code
 from ..native import Extension, extension
-from .compression import DECOMPRESSED_SIZE_MAX, decompress
+from .body_compression import DECOMPRESSED_SIZE_MAX, decompress
 from .errors import LocalProtocolError, RemoteProtocolError
 from .hosts import host_bytes, host_text
 from .message import MessageExt

@@ -23,7 +23,7 @@ from ..common.topic_names import (
     TRANS_OP_HALF_TOPIC,
     is_system_topic,
 )
-from ..remoting.compression import decompress
+from ..remoting.body_compression import decompress
 from ..remoting.errors import MissingPackageError, RemoteProtocolError
 from ..remoting.hosts import host_text
 from ..remoting.message_id import encode_offset_id

@@ -6,7 +6,7 @@ from typing import Final
 
 from ...common.topic_names import TOOLS_GROUP
 from ...remoting.bodies import MessageQueue, SubscriptionData
-from ...remoting.compression import DECOMPRESSED_SIZE_MAX, decompress
+from ...remoting.body_compression import DECOMPRESSED_SIZE_MAX, decompress
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import INFLATED_TOTAL_MAX, decode_messages

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from ...remoting.bodies import ConsumeFromWhere, MessageModel
+from ...remoting.body_compression import CompressionType
 from ...remoting.cluster_url import is_namespace
-from ...remoting.compression import CompressionType
 from ...remoting.signature import Credentials
 from ...remoting.tls_options import TlsOptions
 from ..errors import ConfigurationError

@@ -21,7 +21,7 @@ from ...grpc_protocol.fields import (
     set_resource,
     set_time,
 )
-from ...remoting.compression import DECOMPRESSED_SIZE_MAX, CompressionType, decompress
+from ...remoting.body_compression import DECOMPRESSED_SIZE_MAX, CompressionType, decompress
 from ...remoting.errors import LocalProtocolError, MissingPackageError, RemoteProtocolError
 from ...remoting.hosts import host_bytes
 from ...remoting.message_codec import encode_record

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ...remoting.compression import COMPRESSION_LEVEL, CompressionType
+from ...remoting.body_compression import COMPRESSION_LEVEL, CompressionType
 from ...remoting.send_template import DEFAULT_TOPIC_QUEUE_NUMS
 from ..checks.message_check import DELAY_LEVEL_MAX
 from ..connection.options import ClientOptions

@@ -11,7 +11,7 @@ from math import inf
 
 from ...common import message_properties as names
 from ...common.topic_names import AUTO_CREATE_TOPIC, normal_topic
-from ...remoting.compression import CompressionType, compress
+from ...remoting.body_compression import CompressionType, compress
 from ...remoting.errors import LocalProtocolError, MissingPackageError
 from ...remoting.message_batch import encode_entry
 from ...remoting.send_template import SendPayload, SendTemplate

@@ -21,8 +21,8 @@ import anyio
 from ...common import message_properties as names
 from ...common.topic_names import AUTO_CREATE_TOPIC
 from ...remoting.bodies import MessageQueue
+from ...remoting.body_compression import decompress
 from ...remoting.codec import RemotingCommand
-from ...remoting.compression import decompress
 from ...remoting.errors import RemotingError
 from ...remoting.headers import ReplyMessageRequestHeader, SendMessageRequestHeaderV2
 from ...remoting.headers.base import decode

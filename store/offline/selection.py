@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from ...common.message_properties import KEY_SEPARATOR, KEYS_NAME, UNIQUE_KEY_NAME, find_property
-from ...remoting.compression import decompress
+from ...remoting.body_compression import decompress
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.sys_flag import COMPRESSED

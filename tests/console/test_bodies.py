@@ -27,7 +27,7 @@ from trocket.console.bodies.views import (
 )
 from trocket.console.shown_text import SHOWN_LENGTH_MAX
 from trocket.operations.unpacking import Packing, Unreadable
-from trocket.remoting.compression import CompressionType
+from trocket.remoting.body_compression import CompressionType
 
 MIB = 1 << 20
 

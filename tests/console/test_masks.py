@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trocket.client import ConfigurationError
 from trocket.console.masks import HIDDEN, BodyState, Masks
-from trocket.remoting.compression import CompressionType
+from trocket.remoting.body_compression import CompressionType
 
 from .messages import received
 

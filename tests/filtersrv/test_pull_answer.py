@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from trocket.filtersrv.processors import read_messages, write_messages
-from trocket.remoting.compression import CompressionType, compress
+from trocket.remoting.body_compression import CompressionType, compress
 from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message_codec import decode_messages, with_property_crc
 

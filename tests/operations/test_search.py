@@ -19,7 +19,7 @@ from trocket.operations.message_search.cursors import decode_cursor, encode_curs
 from trocket.operations.message_search.problems import Problem, SearchError
 from trocket.operations.message_search.search import Limits, SearchPage, search
 from trocket.remoting.bodies import MessageQueue
-from trocket.remoting.compression import CompressionType
+from trocket.remoting.body_compression import CompressionType
 from trocket.remoting.headers import SendMessageRequestHeader
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker

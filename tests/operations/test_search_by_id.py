@@ -14,7 +14,7 @@ from trocket.operations.message_search.by_key import search_by_key
 from trocket.operations.message_search.criteria import Criteria
 from trocket.operations.message_search.problems import Problem, SearchError
 from trocket.operations.message_search.search import Limits, search
-from trocket.remoting.compression import CompressionType
+from trocket.remoting.body_compression import CompressionType
 from trocket.remoting.headers import SendMessageRequestHeader
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message_id import decode_offset_id, encode_offset_id

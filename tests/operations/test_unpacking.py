@@ -24,7 +24,7 @@ from trocket.operations.unpacking import (
     packing_of,
     unpacked,
 )
-from trocket.remoting.compression import CompressionType
+from trocket.remoting.body_compression import CompressionType
 
 TEXT = b'{"order": 1}' * 50
 PACK: dict[Packing, Callable[[bytes], bytes]] = {

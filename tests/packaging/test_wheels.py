@@ -225,7 +225,7 @@ def test_the_client_alone_imports_each_of_its_modules_and_names_its_own_extras(
     done = environment.run(environment.python, "-W", "error", "-c", code)
     assert (done.stderr, done.returncode) == ("", 0)
     hide = "import sys; sys.modules['lz4'] = sys.modules['lz4.frame'] = None"
-    ask = "from trocket.remoting.compression import CompressionType, compress"
+    ask = "from trocket.remoting.body_compression import CompressionType, compress"
     code = f"{hide}\n{ask}\ncompress(b'x', CompressionType.LZ4)"
     done = environment.run(environment.python, "-c", code)
     assert done.stderr.rstrip().endswith("pip install 'trocket-client[compression]'")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from trocket.common.java_hash import index_key_hash
 from trocket.remoting import message_codec
-from trocket.remoting.compression import CompressionType, compress
+from trocket.remoting.body_compression import CompressionType, compress
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import MessageExt

@@ -15,7 +15,7 @@ from tests.store.offline.support import LOG, ROOT, poke, records, stopped_store 
 from tests.store.support import put, small_config  # noqa: E402
 from trocket.common.clock import ManualClock  # noqa: E402
 from trocket.disk.memory_disk import MemoryDisk  # noqa: E402
-from trocket.remoting.compression import CompressionType, compress  # noqa: E402
+from trocket.remoting.body_compression import CompressionType, compress  # noqa: E402
 from trocket.spark.errors import CorruptStoreError, DataLossError  # noqa: E402
 from trocket.spark.log_read import read_log  # noqa: E402
 from trocket.spark.store_options import log_request, store_options  # noqa: E402

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy", reason="numpy is of the extra `spark`")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
 
-from trocket.remoting.compression import CompressionType, compress  # noqa: E402
+from trocket.remoting.body_compression import CompressionType, compress  # noqa: E402
 from trocket.remoting.errors import RemoteProtocolError  # noqa: E402
 from trocket.remoting.message_codec import (  # noqa: E402
     decode_record,

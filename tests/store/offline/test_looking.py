@@ -15,7 +15,7 @@ from trocket.disk.errors import StoreIOError, StoreLockedError
 from trocket.disk.json_config import sealed
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.disk.os_disk import OsDisk
-from trocket.remoting.compression import CompressionType, compress
+from trocket.remoting.body_compression import CompressionType, compress
 from trocket.store.offline import dump
 from trocket.store.offline.copying import check_room, copy_file
 from trocket.store.offline.export import ExportError, JsonWriter, ParquetWriter

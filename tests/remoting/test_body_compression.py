@@ -1,4 +1,4 @@
-"""remoting/compression.py."""
+"""remoting/body_compression.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trocket.remoting.compression import (
+from trocket.remoting.body_compression import (
     CompressionType,
     compress,
     compression_type,
