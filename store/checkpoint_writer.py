@@ -21,7 +21,7 @@ from .log.commit_log import CommitLog
 from .log.log_reader import NOWHERE
 from .queues.consume_queue import ConsumeQueue
 from .queues.consume_queue_store import ConsumeQueueStore
-from .queues.queue_ends import BeginAndEnd, EncodedEnds, QueueEnds, QueueEndsFile, topic_text
+from .queues.queue_ends import EncodedEnds, QueueEnds, QueueEndsFile, queue_text, topic_text
 from .recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 VISITS_PER_STEP: Final = 2_000
@@ -77,7 +77,9 @@ class KeptEnds:
 
     def __init__(self, queue_store: ConsumeQueueStore) -> None:
         self._queue_store = queue_store
-        self._topics: dict[str, dict[int, BeginAndEnd]] = {}
+        # The `queue_text` of each queue by topic and queue id. Texts, as the garbage collector
+        # passes over them, and would not over 50,000 pairs.
+        self._topics: dict[str, dict[int, str]] = {}
         self._texts: dict[str, bytes] = {}
         # Topics whose text is not that of their queues, each with the encoding that is under way.
         self._stale: dict[str, object] = {}
@@ -162,9 +164,9 @@ class KeptEnds:
             of_topic = topics.get(topic)
             if of_topic is None:
                 of_topic = topics[topic] = {}
-            ends = (found.min_offset, end)
-            if of_topic.get(queue_id) != ends:
-                of_topic[queue_id] = ends
+            text = queue_text(queue_id, found.min_offset, end)
+            if of_topic.get(queue_id) != text:
+                of_topic[queue_id] = text
                 stale[topic] = None
 
     def _drop(self, key: Key) -> None:

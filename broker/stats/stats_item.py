@@ -81,17 +81,20 @@ class StatsItem:
           passed_ms: since some fixed moment, by a clock that is never set.
           number: of this sample among all that are taken every SAMPLE_INTERVAL_MS.
         """
-        samples = list(self._samples)
+        # The tuple is replaced for the first sample of a period only. The garbage collector would
+        # find a new one of each counter when it next looks for young objects: with the 150,000
+        # counters of 50,000 queues that took 40 ms.
+        samples = self._samples
         for at, period in enumerate(PERIODS):
             if number % period.every:
                 continue
             kept = samples[at]
             if kept is None:
-                kept = samples[at] = array("q", (passed_ms - period.interval_ms, 0, 0))
+                kept = array("q", (passed_ms - period.interval_ms, 0, 0))
+                samples = self._samples = (*samples[:at], kept, *samples[at + 1 :])
             kept.extend((passed_ms, self.value, self.times))
             if len(kept) > period.count_max * _FIELDS:
                 del kept[:_FIELDS]
-        self._samples = tuple(samples)
 
     def growth(self, period: int) -> StatsSnapshot:
         """The growth between the oldest and the newest sample of MINUTE, HOUR or DAY."""

@@ -35,26 +35,31 @@ REBUILD = -1
 the queue from its beginning, whatever its files hold and whichever checkpoint the file belongs to.
 """
 
-BeginAndEnd = tuple[int, int]
-"""Queue offsets of the oldest message of a queue, and after its newest."""
-
 _NO_QUEUES: Final = b'"queues":{}'
 
 
-def topic_text(topic: str, queues: Mapping[int, BeginAndEnd]) -> Steps[bytes]:
+def queue_text(queue_id: int, begin: int, end: int) -> str:
+    """A queue as a member of its topic's JSON object.
+
+    Args:
+      begin, end: queue offsets of the oldest message, and after the newest.
+    """
+    # These are numbers, so it is the JSON encoder's text, in half of its time.
+    return f'"{queue_id}":[{begin},{end}]'
+
+
+def topic_text(topic: str, queues: Mapping[int, str]) -> Steps[bytes]:
     """Steps that encode the queues of a topic as a member of the file's JSON object.
 
     Args:
-      queues: by queue id, at least one; copied first.
+      queues: the `queue_text` of each by queue id, at least one; copied first.
     """
-    text = yield from json_members(queues, _queues_text)
+    text = yield from json_members(queues, _joined)
     return b"%s:%s" % (json.dumps(topic).encode(), text)
 
 
-def _queues_text(queues: Mapping[int, BeginAndEnd]) -> bytes:
-    # They are numbers, so this is the JSON encoder's text, in half of its time.
-    members = [f'"{queue_id}":[{begin},{end}]' for queue_id, (begin, end) in queues.items()]
-    return f"{{{','.join(members)}}}".encode()
+def _joined(queues: Mapping[int, str]) -> bytes:
+    return f"{{{','.join(queues.values())}}}".encode()
 
 
 @dataclass(slots=True)
@@ -88,9 +93,11 @@ class QueueEnds:
 
     def encoded(self) -> EncodedEnds:
         """The same with the queues as text."""
-        topics: dict[str, dict[int, BeginAndEnd]] = {}
+        topics: dict[str, dict[int, str]] = {}
         for key, end in self.ends.items():
-            topics.setdefault(key[0], {})[key[1]] = (self.begins.get(key, 0), end)
+            topic, queue_id = key
+            text = queue_text(queue_id, self.begins.get(key, 0), end)
+            topics.setdefault(topic, {})[queue_id] = text
         texts = {topic: at_once(topic_text(topic, queues)) for topic, queues in topics.items()}
         return EncodedEnds(replace(self, ends={}, begins={}), texts)
 
@@ -326,7 +333,11 @@ def _drop_queue(topics: dict[str, bytes], key: Key) -> bool:
     if topic not in topics:
         return False
     ((_, queues),) = json.loads(b"{%s}" % topics[topic]).items()
-    left = {int(each): tuple(ends) for each, ends in queues.items() if int(each) != queue_id}
+    left = {
+        int(each): queue_text(int(each), begin, end)
+        for each, (begin, end) in queues.items()
+        if int(each) != queue_id
+    }
     if len(left) == len(queues):
         return False
     if left:
