@@ -116,6 +116,18 @@ def test_what_fastjson_cannot_read_is_refused_with_its_place(
     assert caught.value.position == position
 
 
+@pytest.mark.parametrize(
+    "space", [b" ", b"/**/", b" /* a * b **/ ", b"//\n", b"\t// a\n", b"/***"], ids=repr
+)
+def test_any_space_is_passed_over_in_linear_time(space: bytes) -> None:
+    """One that can be matched in two ways would never end here."""
+    many = space * 20_000
+    with pytest.raises(RemoteProtocolError):
+        loads(many + b"x")
+    if not space.endswith(b"*"):
+        assert loads(many + b"[1]" + many) == [1]
+
+
 @given(
     st.binary()
     | st.binary().map(lambda inner: b'["' + inner + b'"]')
