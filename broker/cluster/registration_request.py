@@ -253,7 +253,7 @@ def _body(
 def _encoded(
     identity: BrokerIdentity, topics: Sequence[TopicConfig], data_version: DataVersion
 ) -> Steps[bytes]:
-    """Steps that encode a body: 5,000 topics take 30 ms."""
+    """Steps that encode a body: 5,000 topics take 14 ms."""
     body = _body(identity, topics, data_version)
     wrapper = body.topic_config_serialize_wrapper
     table, wrapper.topic_config_table = wrapper.topic_config_table, {}
