@@ -33,6 +33,8 @@ TOPICS: Final = 100
 """Of each broker."""
 FEW_BROKERS: Final = 10
 """While the number of clients varies."""
+SPARE: Final = 90
+"""Places that the others leave to the clients that come and go; the server sees an end late."""
 CONNECTING_MAX: Final = 32
 """Clients that connect at a time."""
 REST_S: Final = 1.0
@@ -124,7 +126,7 @@ async def _clients(crowd: Crowd, size: Size, curves: Curves) -> None:
     route = route_question("topic-0")
     # Closed connections keep their ports for a while, of which Linux has 28,000 by default.
     times = max(size.requests // 4, 1)
-    last = min(sockets_max() - FEW_BROKERS, CLIENTS, size.most)
+    last = min(sockets_max() - FEW_BROKERS - SPARE, CLIENTS, size.most)
     for number in sorted({max(last // 10**each, 1) for each in range(DECADES + 1)}):
         await crowd.grow(number, route)
         await trio.sleep(min(REST_S, size.idle_s))
