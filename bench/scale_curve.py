@@ -52,7 +52,7 @@ class Curve:
       per: names the number, such as "topics of the broker".
       unit: of the cost, such as "ms" or "MB".
       grows_as: the exponent that is claimed; 0: the cost does not depend on the number; None:
-        nothing is claimed, as the cost is that of another's server.
+        nothing is claimed, as it is the cost of another's server, or a rate.
       points: in the order of their sizes.
     """
 

@@ -82,7 +82,7 @@ def _measure(curves: Curves, cluster: TrocketCluster, addresses: list[str], pace
         found.append({**result, **costs})
     size = len(addresses)
     for what, unit, grows_as, member in (
-        ("messages in all", "1/s", 1, "rate"),
+        ("messages in all", "1/s", None, "rate"),
         ("p50 of a send", "ms", 1, "p50_ms"),
         ("p99 of a send", "ms", 1, "p99_ms"),
         ("a message, in the brokers", "µs CPU", 0, "brokers_us"),

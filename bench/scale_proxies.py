@@ -170,16 +170,16 @@ def _measure(curves: Curves, sides: Sequence[Side], pace: Pace) -> None:
         curves.add(what, unit, grows_as, len(sides), found[what])
 
 
-WHAT: Final = {
-    "messages in all": ("1/s", 1.0),
-    "messages of a CPU second of a proxy": ("1/s", 0.0),
+WHAT: Final[dict[str, tuple[str, float | None]]] = {
+    "messages in all": ("1/s", None),
+    "messages of a CPU second of a proxy": ("1/s", None),
     "a message, in its proxy": ("µs CPU", 0.0),
     "a message, in the broker": ("µs CPU", 0.0),
     "a message, in its load": ("µs CPU", 0.0),
     "the loads' share of the CPU": ("%", 0.0),
     "p99 of a send": ("ms", 1.0),
 }
-"""The curves: the unit, and the exponent that is claimed."""
+"""The curves: the unit, and the exponent that is claimed; a rate is no cost, and claims none."""
 
 
 def _costs(results: Sequence[tuple[Rates, list[float]]]) -> dict[str, float]:
