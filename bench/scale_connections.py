@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 from trocket.bench.frames import OPAQUE_FIRST
@@ -39,7 +37,6 @@ class Crowd:
         self._callers: list[Caller] = []
         self._frames: list[bytes] = []
         self._next = 0
-        self._low = os.open(os.devnull, os.O_RDONLY)
 
     def grow(self, size: int) -> None:
         """Connect more until there are `size`; each sends its first heartbeat."""
@@ -50,17 +47,7 @@ class Crowd:
             self._frames.append(beat.frame(OPAQUE_FIRST))
             caller.call(beat)
 
-    @contextmanager
-    def low_descriptor(self) -> Iterator[None]:
-        """Keep a low descriptor for the next socket: the probe selects, up to 1,023."""
-        os.close(self._low)
-        try:
-            yield
-        finally:
-            self._low = os.open(os.devnull, os.O_RDONLY)
-
     def close(self) -> None:
-        os.close(self._low)
         for caller in self._callers:
             caller.socket.close()
 
@@ -128,8 +115,7 @@ def _measure(curves: Curves, pid: int, address: str, crowd: Crowd, size: int, pa
         costs.append((cpu_s(pid) - before_s) * 1e6 / beats)
     curves.add("a heartbeat", "µs CPU", 0, size, costs)
     curves.add("idle, without heartbeats", "% CPU", 1, size, cpu_percent(pid, pace.seconds))
-    with crowd.low_descriptor():
-        found = probed(pid, address, PROBE, pace.seconds, crowd.beat_as_usual)
+    found = probed(pid, address, PROBE, pace.seconds, crowd.beat_as_usual)
     curves.add("with heartbeats and 50 sends a second", "% CPU", 1, size, found.cpu_percent)
     curves.add("p99 of those sends", "ms", 0, size, found.p99_ms)
     curves.add("slowest of those sends", "ms", 1, size, found.max_ms)

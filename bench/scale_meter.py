@@ -6,7 +6,10 @@ process takes less CPU than the server that is measured.
 
 from __future__ import annotations
 
+import json
 import socket
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +21,14 @@ from trocket.bench.frames import ROCKETMQ_TYPE, build_frame
 from trocket.bench.kit import percentiles, socket_address
 from trocket.bench.load import FIRST_TIMEOUT_S, RECEIVE_SIZE_BYTES, connect
 from trocket.bench.scale_curve import Curve, Point
-from trocket.bench.send_probe import SendProbe
+from trocket.interop.process import LineProcess
 from trocket.interop.usage import cpu_seconds
 from trocket.remoting.codec import FrameDecoder
 
 IN_FLIGHT: Final = 32
+PROBE_TIMEOUT_S: Final = 60.0
+"""For the end of a probe, on a busy machine."""
+
 DECADE: Final = 10
 DECADES: Final = 3
 
@@ -211,16 +217,26 @@ class Probed(NamedTuple):
 def probed(
     pid: int, address: str, topic: str, seconds: float, meanwhile: Callable[[float], None] | None
 ) -> Probed:
-    """Measure a broker while a producer sends to a topic with four queues.
+    """Measure a broker while a producer in another process sends to a topic with four queues.
 
     Args:
       meanwhile: called with `seconds`, which it must take; None: nothing else happens.
+
+    Raises: PeerError: the producer failed.
     """
-    before_s, begin_s = cpu_s(pid), time.perf_counter()
-    with SendProbe(address, topic) as probe:
-        (meanwhile or time.sleep)(seconds)
-    share = 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
-    found = percentiles(probe.latencies_ms)
+    command = [sys.executable, "-m", "trocket.bench.send_probe", address, topic, str(seconds)]
+    with tempfile.TemporaryDirectory() as folder:
+        probe = LineProcess(command, folder=Path(folder), name="probe")
+        try:
+            before_s, begin_s = cpu_s(pid), time.perf_counter()
+            (meanwhile or time.sleep)(seconds)
+            share = 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
+            line = probe.wait_line(
+                lambda line: line.startswith("["), timeout_s=seconds + PROBE_TIMEOUT_S
+            )
+        finally:
+            probe.kill()
+    found = percentiles(json.loads(line))
     return Probed(share, found.p99, found.most)
 
 

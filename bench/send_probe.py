@@ -5,12 +5,19 @@ percentile. The probe sends when a send is due, whether or not earlier ones were
 counts from that time: a broker that stalls also delays the sends that become due meanwhile. It is a
 thread of the bench and competes for the CPU like any other client, so its latencies include the
 time it waits for a core.
+
+    python -m trocket.bench.send_probe HOST:PORT TOPIC SECONDS
+
+does it in a process, which does not wait for the interpreter of the bench, and prints the
+latencies in ms as a JSON list.
 """
 
 from __future__ import annotations
 
+import json
 import select
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -107,3 +114,14 @@ class SendProbe:
             for opaque in refused:
                 del self._due_s[opaque]
             self.refused += len(refused)
+
+
+def main(broker_address: str, topic: str, seconds: str) -> None:
+    """Send for some seconds, and print the latencies. Raises: PeerError."""
+    with SendProbe(broker_address, topic) as probe:
+        time.sleep(float(seconds))
+    print(json.dumps(probe.latencies_ms))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
