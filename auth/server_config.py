@@ -16,7 +16,6 @@ from ..common.config import Entry, KnownKey, Problems, at, configure, setting
 from ..common.connection_policy import NEVER_IDLE, ConnectionPolicy
 from ..common.log_levels import LogLevel, parse_levels
 from ..common.metrics_keys import MetricsExporterType, with_labels
-from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.tls_config import split_tls
 from .config import AccessConfig, read_access
 
@@ -37,9 +36,6 @@ class ServerConfig(AccessConfig, ConnectionPolicy):
       server_channel_max_idle_time_seconds: a connection without traffic for this long is closed.
       broker_cluster_name: a key that RocketMQ has for brokers only. The cluster whose rights are
         needed for administration here, beside accounts: `Cluster:NAME` in their rules.
-      remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
-        incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
-        quarter of the memory, at most 1 GiB.
       metrics_exporter_type: PROM serves metrics and health by HTTP; the other ways of brokers are
         not there. RocketMQ's name server has these keys of metrics as a controller.
       metrics_prom_exporter_port, metrics_prom_exporter_host: port (0: any free one) and address of
@@ -60,7 +56,6 @@ class ServerConfig(AccessConfig, ConnectionPolicy):
     config_store_path: str = setting("", guarded="is a path of files")
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     broker_cluster_name: str = "DefaultCluster"
-    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
     metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=65_535, clamp=None)
     metrics_prom_exporter_host: str = ""

@@ -30,6 +30,7 @@ from ..disk.os_disk import Disk
 from ..native import Extension, choice, extension
 from ..remoting.address_limits import PeerAddress
 from ..remoting.client import RemotingClient
+from ..remoting.connection import ConnectionLimits
 from ..remoting.metrics.listening import open_metrics_listener
 from ..remoting.server import NotServedError, RemotingServer, ServedConnection, closed_at_end
 from ..remoting.signature import Credentials
@@ -46,7 +47,7 @@ from ..store.services import run_services
 from .assembly import MakePart, assemble, request_table
 from .part import USUAL_TERMS, AtCut, SavedFile, Seams, StoreTerms
 from .settings.config import PUSHED, BrokerConfig
-from .settings.listening import connection_limits, listen_for_slaves, listeners_of
+from .settings.listening import listen_for_slaves, listeners_of
 from .tables.table_saver import TableSaver
 
 if TYPE_CHECKING:
@@ -294,7 +295,9 @@ class BrokerController:
             ),
             turn=self.turn,
             on_channel_closed=self.parts.foundation.closed_channels.notify,
-            limits=connection_limits(self.config),
+            limits=ConnectionLimits(
+                idle_s=self.config.server_channel_max_idle_time_seconds, policy=self.config
+            ),
             runs=serving.runs,
             refusals=self.parts.foundation.refusals,
             tls=self._tls.server,

@@ -18,6 +18,10 @@ NEVER_IDLE: Final = Bounds(INT32_MAX, INT32_MAX)
 IdleStateHandler never closes a connection."""
 
 
+BUDGET_MIN: Final = 64 * 1024 * 1024
+"""The smallest `remotingBytesMax`: its share for incomplete frames then holds one of 16 MiB."""
+
+
 @dataclass
 class ConnectionPolicy:
     """Keys that limit what connections may take from a server.
@@ -41,6 +45,9 @@ class ConnectionPolicy:
         held before and are woken together.
       unread_answers_timeout_seconds: a client that takes less than 64 KiB of its answers in this
         time is closed. A paused virtual machine may need some seconds.
+      remoting_bytes_max: bytes that all connections together may hold of incomplete frames, held
+        requests, unread answers and a broker's subscriptions (`remoting/memory_budget.py`); None: a
+        quarter of the memory, at most 1 GiB. RocketMQ has the limits of its JVM.
     """
 
     connections_max: int = setting(10_000, minimum=1, live=True)
@@ -50,6 +57,7 @@ class ConnectionPolicy:
     requests_in_flight_per_address_max: int = setting(50_000, minimum=1, live=True)
     unread_answers_max: int = setting(64 * 1024 * 1024, minimum=1024 * 1024, live=True)
     unread_answers_timeout_seconds: int = setting(60, minimum=1, live=True)
+    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
 
     def check_exempt_addresses(self) -> None:
         """Raises: ConfigError: limitExemptAddresses is not a list of addresses and networks."""

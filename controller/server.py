@@ -40,7 +40,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import RemotingError
-from ..remoting.metrics.listening import open_metrics_listener
+from ..remoting.metrics.listening import open_metrics_listener, serve_metrics
 from ..remoting.metrics.request_counts import counted
 from ..remoting.server import RemotingServer, closed_at_end, open_listener
 from ..remoting.tls_settings import Tls, new_tls
@@ -163,9 +163,7 @@ class ControllerServer:
             turn=turn,
             on_channel_closed=self._on_channel_closed,
             limits=ConnectionLimits(
-                idle_s=config.server_channel_max_idle_time_seconds,
-                policy=config,
-                memory_max=config.remoting_bytes_max,
+                idle_s=config.server_channel_max_idle_time_seconds, policy=config
             ),
             tls=tls.server,
         )
@@ -270,14 +268,8 @@ class ControllerServer:
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
-        from ..remoting.metrics.http_server import HttpServer
         from .metrics import ControllerMetrics
 
-        address = format_address(listener.getsockname())
-        logger.info(
-            "metrics and health are at http%(secure)s://%(address)s/metrics",
-            {"secure": "s" if self._metrics_tls else "", "address": address},
-        )
         metrics = ControllerMetrics(
             self.config,
             self.leadership,
@@ -285,8 +277,7 @@ class ControllerServer:
             self.requests,
             node_id=self._addresses[0] if self._addresses else "",
         )
-        server = HttpServer(metrics.answer, refusals=self.server.refusals, tls=self._metrics_tls)
-        await server.serve(listener)
+        await serve_metrics(listener, metrics.answer, self.server.refusals, self._metrics_tls)
 
     def _on_channel_closed(self, channel: Channel) -> None:
         if self.leadership.leader is not None:

@@ -14,7 +14,6 @@ from ..common.connection_policy import NEVER_IDLE, ConnectionPolicy
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..remoting.hosts import join_address
-from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.tls_config import split_tls
 
 REGISTER_INTERVAL_S = 10.0
@@ -40,9 +39,6 @@ class FiltersrvConfig(FilterPolicy, AccessConfig, ConnectionPolicy):
         the file of a broker, listenPort is the broker's port.)
       server_channel_max_idle_time_seconds: seconds without traffic after which a connection is
         closed.
-      remoting_bytes_max: trocket's own key: largest size in bytes of partial frames, held requests
-        and unread answers of all connections together (`remoting/memory_budget.py`); None: a
-        quarter of the memory, at most 1 GiB.
       allow_remote_administration: trocket's own key: whether other machines may upload and remove
         filter classes. With accounts, rights decide instead.
       broker_cluster_name: the broker's cluster, on which administrators have rights.
@@ -53,7 +49,6 @@ class FiltersrvConfig(FilterPolicy, AccessConfig, ConnectionPolicy):
     bind_address: str = "0.0.0.0"
     listen_port: int = setting(0, minimum=0, maximum=65_535, clamp=None)
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
-    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     allow_remote_administration: bool = setting(False, guarded="protects the server")
     broker_cluster_name: str = "DefaultCluster"
 

@@ -123,9 +123,7 @@ class FiltersrvController:
             ),
             turn=self._turn,
             limits=ConnectionLimits(
-                idle_s=config.server_channel_max_idle_time_seconds,
-                policy=config,
-                memory_max=config.remoting_bytes_max,
+                idle_s=config.server_channel_max_idle_time_seconds, policy=config
             ),
             tls=tls.server,
         )

@@ -41,7 +41,7 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import RemotingError
 from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
-from ..remoting.metrics.listening import open_metrics_listener
+from ..remoting.metrics.listening import open_metrics_listener, serve_metrics
 from ..remoting.metrics.request_counts import counted
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, closed_at_end, open_listener
@@ -70,14 +70,6 @@ LOST_WITH_A_RESTART = (
 
 NOTIFY_TIMEOUT_S = 3.0
 """For connecting to one broker to notify it. RocketMQ waits 300 ms."""
-
-
-def _connection_limits(config: NamesrvConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        idle_s=config.server_channel_max_idle_time_seconds,
-        policy=config,
-        memory_max=config.remoting_bytes_max,
-    )
 
 
 class NamesrvController:
@@ -157,7 +149,9 @@ class NamesrvController:
             self._processors(services),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=_connection_limits(config),
+            limits=ConnectionLimits(
+                idle_s=config.server_channel_max_idle_time_seconds, policy=config
+            ),
             tls=tls.server,
         )
 
@@ -231,14 +225,8 @@ class NamesrvController:
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
-        from ..remoting.metrics.http_server import HttpServer
         from .metrics import NamesrvMetrics
 
-        address = format_address(listener.getsockname())
-        logger.info(
-            "metrics and health are at http%(secure)s://%(address)s/metrics",
-            {"secure": "s" if self._metrics_tls else "", "address": address},
-        )
         metrics = NamesrvMetrics(
             self.config,
             self.routes,
@@ -248,8 +236,7 @@ class NamesrvController:
             now_ms=self._now_ms,
             started_ms=self._started_ms,
         )
-        server = HttpServer(metrics.answer, refusals=self.server.refusals, tls=self._metrics_tls)
-        await server.serve(listener)
+        await serve_metrics(listener, metrics.answer, self.server.refusals, self._metrics_tls)
 
     # Removal of brokers
 

@@ -24,7 +24,6 @@ from ..common.config import (
 )
 from ..common.connection_policy import ConnectionPolicy
 from ..grpc_server.rules import Rules
-from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.tls_config import split_tls
 
 FILE: Final = "rmq-proxy.json, the file of RocketMQ's proxy"
@@ -54,7 +53,6 @@ class ProxyConfig(AccessConfig, ConnectionPolicy):
       bind_address: not a key of RocketMQ, as in broker.conf: the address that it listens on.
       grpc_server_port: 0: any free one.
       grpc_client_idle_time_mills: a connection without a byte for so long is closed.
-      remoting_bytes_max: not a key of RocketMQ, as in broker.conf.
       links_max: not a key of RocketMQ: connections to brokers; a client has one to each broker of
         its topics.
       topic_route_service_cache_refresh_seconds, topic_route_service_cache_max_num: of routes with
@@ -71,7 +69,6 @@ class ProxyConfig(AccessConfig, ConnectionPolicy):
     bind_address: str = setting("0.0.0.0")
     grpc_server_port: int = setting(8081, minimum=0, maximum=65_535)
     grpc_client_idle_time_mills: int = setting(120_000, minimum=1_000)
-    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     links_max: int = setting(10_000, minimum=1)
     topic_route_service_cache_refresh_seconds: int = setting(20, minimum=1)
     topic_route_service_cache_max_num: int = setting(20_000, minimum=1)

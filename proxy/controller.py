@@ -97,9 +97,7 @@ class ProxyController:
             {},
             turn=self._turn,
             limits=ConnectionLimits(
-                idle_s=config.grpc_client_idle_time_mills / 1000,
-                policy=config,
-                memory_max=config.remoting_bytes_max,
+                idle_s=config.grpc_client_idle_time_mills / 1000, policy=config
             ),
             tls=tls.server,
             http2=self._http2,

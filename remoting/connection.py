@@ -70,8 +70,6 @@ class ConnectionLimits:
         ever.
       frame_s: a later frame must be complete this long after its first byte.
       policy: the limits with keys of their own; they may change.
-      memory_max: bytes that all connections of a server may hold together (`MemoryBudget`), at
-        least BUDGET_MIN; None: `memory_limit.default_budget`.
     """
 
     frame_size_max: int = FRAME_SIZE_MAX
@@ -79,7 +77,6 @@ class ConnectionLimits:
     first_frame_s: float = 10.0
     frame_s: float = 120.0
     policy: ConnectionPolicy = field(default_factory=ConnectionPolicy)
-    memory_max: int | None = None
 
 
 class Connection:

@@ -26,9 +26,6 @@ logger = logging.getLogger(__name__)
 BUDGET_KEY: Final = "remotingBytesMax"
 """The configuration key that sets the budget of a server."""
 
-BUDGET_MIN: Final = 64 * 1024 * 1024
-"""Bytes of the smallest budget: its share for incomplete frames then holds one frame of 16 MiB."""
-
 BUDGET_DEFAULT_MAX: Final = 1024 * 1024 * 1024
 """Bytes of the largest default budget: room for 96 incomplete messages of the largest size (4 MiB),
 and for 100,000 held pulls. A larger one must be configured."""
@@ -213,7 +210,7 @@ class MemoryBudget:
     """The shares of one server.
 
     Args:
-      total: bytes, at least BUDGET_MIN; None: no limit.
+      total: bytes, at least BUDGET_MIN of `common/connection_policy.py`; None: no limit.
       refusals: of the server; None: new ones.
 
     Attributes:

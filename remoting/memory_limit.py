@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from ..common.connection_policy import BUDGET_MIN
 from ..common.machine import usable_memory
-from .memory_budget import BUDGET_DEFAULT_MAX, BUDGET_MIN
+from .memory_budget import BUDGET_DEFAULT_MAX
 
 BUDGET_PARTS: Final = 4
 """A server's connections get this part of the memory; the rest is for its tables, the allocations

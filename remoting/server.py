@@ -127,7 +127,9 @@ class RemotingServer:
         self._on_channel_closed = on_channel_closed
         self._limits = limits or ConnectionLimits()
         self.refusals = refusals or Refusals()
-        self.memory = MemoryBudget(self._limits.memory_max or default_budget(), self.refusals)
+        self.memory = MemoryBudget(
+            self._limits.policy.remoting_bytes_max or default_budget(), self.refusals
+        )
         self._addresses = AddressLimits(self._limits.policy, self.refusals)
         self._connections: set[ServedConnection] = set()
         # Connections without a first byte, or with an unfinished handshake: since when they are.

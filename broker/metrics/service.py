@@ -21,7 +21,7 @@ from ...disk.errors import StoreError
 from ...remoting.metrics.answers import Answer, text_answer
 from ...remoting.metrics.exposition import CONTENT_TYPE, expose
 from ...remoting.metrics.families import Families, Samples, in_base_units
-from ...remoting.metrics.http_server import HttpServer
+from ...remoting.metrics.listening import serve_metrics
 from ...remoting.metrics.pages import answer_page
 from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
@@ -84,8 +84,8 @@ class MetricsService:
         Args:
           tls: encrypts the connections; None: they are plain.
         """
-        server = HttpServer(self.answer, refusals=self._parts.foundation.refusals, tls=tls)
-        await self._run(server.serve, listener)
+        refusals = self._parts.foundation.refusals
+        await self._run(serve_metrics, listener, self.answer, refusals, tls)
 
     async def push(self) -> None:
         """Push metrics to where `metrics_exporter_type`, OTLP_GRPC or LOG, says, until cancelled.

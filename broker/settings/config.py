@@ -21,7 +21,6 @@ from ...common.known_keys import read_keys
 from ...common.log_levels import LogLevel
 from ...common.metrics_keys import MetricsExporterType, name_value_pairs, with_labels
 from ...remoting.hosts import join_address
-from ...remoting.memory_budget import BUDGET_MIN
 from ...remoting.names import FILTER_SERVERS_MAX
 from .controller_mode import ControllerModeConfig
 from .limits import BrokerLimits
@@ -141,10 +140,6 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig, Controll
       metrics_of_exporter: not a key of RocketMQ. Whether the names of rocketmq-exporter are there,
         too, which published boards and alerts use.
       metrics_per_queue: not a key of RocketMQ. Whether lag is stated by queue, too.
-      remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
-        incomplete frames, held pulls, unread answers and subscriptions
-        (`remoting/memory_budget.py`); None: a quarter of the memory, at most 1 GiB. RocketMQ has
-        the limits of its JVM.
       acl_enable: whether requests need the signature of an account of plain_acl.yml, ACL 1.0.
       acl_config_path: not a key of RocketMQ. The folder of plain_acl.yml and of the folder acl with
         further files; "": `conf` in the environment's ROCKETMQ_HOME.
@@ -238,7 +233,6 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig, Controll
     enable_message_store_metrics: bool = setting(True, live=True)
     metrics_of_exporter: bool = True
     metrics_per_queue: bool = setting(False, live=True)
-    remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     acl_enable: bool = setting(False, guarded=GUARDED)
     acl_config_path: str = setting("", guarded=GUARDED)
     migrate_auth_from_v1_enabled: bool = setting(False, guarded=GUARDED)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import socket
 
-from ...remoting.connection import ConnectionLimits
 from ...remoting.server import open_listener
 from ...store.config import BrokerRole, MessageStoreConfig
 from ...store.ha.master import open_ha_listener
@@ -23,15 +22,6 @@ FREE_PORT_TRIES = 1_000
 """Attempts to find free ports: one, the VIP port two below, and the slaves' port one above. Beside
 19,000 connections of this machine, which take two thirds of the ports, 50 were too few; a thousand
 take 0.03 s."""
-
-
-def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """The limits of a broker's connections, from its configuration."""
-    return ConnectionLimits(
-        idle_s=config.server_channel_max_idle_time_seconds,
-        policy=config,
-        memory_max=config.remoting_bytes_max,
-    )
 
 
 def listeners_of(config: BrokerConfig) -> list[socket.socket]:

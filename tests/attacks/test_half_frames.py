@@ -22,6 +22,7 @@ import trio.testing
 from trocket.broker.settings.config import BrokerConfig
 from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import ConfigError, parse_properties
+from trocket.common.connection_policy import BUDGET_MIN, ConnectionPolicy
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
@@ -34,7 +35,6 @@ from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.connection import ConnectionLimits
-from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_record
 from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
@@ -61,7 +61,7 @@ async def serving(memory_max: int = BUDGET_MIN) -> AsyncIterator[tuple[RemotingS
     server = RemotingServer(
         {ECHO: echo, NEEDY: needy},
         turn=Turn(),
-        limits=ConnectionLimits(memory_max=memory_max),
+        limits=ConnectionLimits(policy=ConnectionPolicy(remoting_bytes_max=memory_max)),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, [])

@@ -14,8 +14,8 @@ import trio.testing
 
 from trocket.broker.filters.subscription import SUBSCRIPTION_LENGTH_MAX
 from trocket.broker.waiting.pull_request_hold import CHECK_INTERVAL_S
+from trocket.common.connection_policy import BUDGET_MIN
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.memory_budget import BUDGET_MIN
 
 from ..kit import Broker, Client, embedded_broker, pull_fields, send_fields
 

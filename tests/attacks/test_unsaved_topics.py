@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from trocket.common.clock import SystemClock
+from trocket.common.connection_policy import BUDGET_MIN
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import (
     ConsumerData,
@@ -22,7 +23,6 @@ from trocket.remoting.bodies import (
     TopicConfig,
 )
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.response_codes import ResponseCode

@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.connection_policy import BUDGET_MIN, ConnectionPolicy
 from trocket.remoting.channel import OUTBOX_TIGHT_HIGH_WATER, Channel, Deferred
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.connection import ConnectionLimits
 from trocket.remoting.memory_budget import (
     BUDGET_DEFAULT_MAX,
-    BUDGET_MIN,
     LARGE_PARTS,
     MemoryBudget,
     MemoryShare,
@@ -218,7 +218,7 @@ async def test_requests_that_are_awaited_are_held_in_their_share(
         await gate.wait()
 
     caplog.set_level(logging.WARNING)
-    limits = ConnectionLimits(memory_max=BUDGET_MIN)
+    limits = ConnectionLimits(policy=ConnectionPolicy(remoting_bytes_max=BUDGET_MIN))
     server = RemotingServer({900: lambda request, channel: Deferred(later)}, limits=limits)
     share = server.memory.held_requests
     async with trio.open_nursery() as nursery:

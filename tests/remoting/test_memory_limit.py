@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from trocket.remoting.memory_budget import BUDGET_DEFAULT_MAX, BUDGET_MIN
+from trocket.common.connection_policy import BUDGET_MIN
+from trocket.remoting.memory_budget import BUDGET_DEFAULT_MAX
 from trocket.remoting.memory_limit import budget_of
 
 MIB = 1 << 20

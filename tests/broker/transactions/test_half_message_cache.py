@@ -14,9 +14,9 @@ from trocket.broker.transactions.half_message_cache import (
     HalfMessageCache,
     cache_size,
 )
+from trocket.common.connection_policy import BUDGET_MIN
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand, encode
-from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 
