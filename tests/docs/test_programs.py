@@ -106,20 +106,33 @@ def run(block: Block, folder: Path, url: str, place: str) -> str:
         assert block.output is not None, f"{place}: nothing says what it prints"
         sent = signal.SIGTERM if block.remark == "until SIGTERM" else signal.SIGKILL
         return run_until(pattern(block.output), sent, arguments, folder, environment, place)
-    done = subprocess.run(
-        arguments,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_S,
-    )
+    done = run_to_the_end(arguments, folder, environment, place)
     assert done.returncode == 0, f"{place}:\n{done.stdout}{done.stderr}"
     errors = OF_A_BUSY_MACHINE.sub("", done.stderr)
     assert block.language == "sh" or errors == "", f"{place}:\n{errors}"
     return done.stdout
+
+
+def run_to_the_end(
+    arguments: list[str], folder: Path, environment: dict[str, str], place: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program; if it does not end, the test fails with the stacks of its threads."""
+    with subprocess.Popen(
+        arguments,
+        cwd=folder,
+        env=dict(environment, PYTHONFAULTHANDLER="1"),  # SIGABRT prints the stacks
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            printed, errors = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            printed, errors = process.communicate(timeout=TIMEOUT_S)
+            pytest.fail(f"{place} did not end in {TIMEOUT_S} s:\n{printed}{errors}")
+    return subprocess.CompletedProcess(arguments, process.returncode, printed, errors)
 
 
 def run_until(
