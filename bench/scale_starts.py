@@ -39,8 +39,9 @@ SENDS_BEFORE_KILL: Final = 100
 SETTLE_S: Final = 1.0
 """Between the last send and the kill."""
 BY_QUEUES: Final = 1.0
-BY_FILES: Final = 0.0
-"""Claimed of trocket's starts: each queue is opened, but of the log only the end is read."""
+BY_FILES: Final = 1.0
+"""Claimed of trocket's starts: each queue is opened, and of each log file the first message is
+read."""
 PATIENT: Final = {"waitTimeMillsInSendQueue": 60_000, "osPageCacheBusyTimeOutMills": 60_000}
 """A JVM that has just started takes longer for its first sends than the 200 ms after which Apache's
 broker refuses them by default."""
