@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from trocket.bench.frames import OPAQUE_FIRST
 from trocket.bench.kit import resident_mb, running
 from trocket.bench.scale_curve import Curve
-from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_percent, cpu_s, probed
+from trocket.bench.scale_meter import (
+    Caller,
+    Curves,
+    Pace,
+    Task,
+    cpu_percent,
+    cpu_s,
+    probed,
+    wait_until_quiet,
+)
 from trocket.bench.scale_tables import (
     BROKER_KEYS,
     PROBE,
@@ -38,9 +47,9 @@ class Crowd:
         self._frames: list[bytes] = []
         self._next = 0
 
-    def grow(self, size: int) -> None:
-        """Connect more until there are `size`; each sends its first heartbeat."""
-        for number in range(len(self._callers), size):
+    def join(self, numbers: Iterable[int]) -> None:
+        """Connect consumers, each in the group of its number; each sends its first heartbeat."""
+        for number in numbers:
             caller = Caller(self._address)
             beat = heartbeat(number, number // GROUP_SIZE, PROBE)
             self._callers.append(caller)
@@ -92,11 +101,8 @@ def connections(task: Task) -> list[Curve]:
         crowd = Crowd(address)
         try:
             for size in task.sizes:
-                before_s = cpu_s(pid)
-                crowd.grow(size)
-                joined_us = (cpu_s(pid) - before_s) * 1e6 / (size - known)
+                _grow(curves, pid, crowd, known, size)
                 known = size
-                curves.add("a connection with its first heartbeat", "µs CPU", 0, size, joined_us)
                 time.sleep(pace.rest_s)
                 crowd_mb = resident_mb(pid) - bare_mb
                 curves.add("memory above that of none", "MB", 1, size, crowd_mb)
@@ -104,6 +110,23 @@ def connections(task: Task) -> list[Curve]:
         finally:
             crowd.close()
     return curves.all()
+
+
+def _grow(curves: Curves, pid: int, crowd: Crowd, known: int, size: int) -> None:
+    """Connect the first member of each new group, which makes the group, then the others."""
+    firsts = [number for number in range(known, size) if number % GROUP_SIZE == 0]
+    others = [number for number in range(known, size) if number % GROUP_SIZE]
+    if firsts:
+        before_s = cpu_s(pid)
+        crowd.join(firsts)
+        wait_until_quiet(pid)  # tables are saved with the new groups, and topics are registered
+        group_us = (cpu_s(pid) - before_s) * 1e6 / len(firsts)
+        curves.add("a new group, with its first connection", "µs CPU", 1, size, group_us)
+    if others:
+        before_s = cpu_s(pid)
+        crowd.join(others)
+        joined_us = (cpu_s(pid) - before_s) * 1e6 / len(others)
+        curves.add("a further connection, with its first heartbeat", "µs CPU", 0, size, joined_us)
 
 
 def _measure(curves: Curves, pid: int, address: str, crowd: Crowd, size: int, pace: Pace) -> None:

@@ -29,6 +29,11 @@ IN_FLIGHT: Final = 32
 PROBE_TIMEOUT_S: Final = 60.0
 """For the end of a probe, on a busy machine."""
 
+QUIET_PERCENT: Final = 10.0
+QUIET_S: Final = 2.0
+QUIET_TIMEOUT_S: Final = 300.0
+"""For the files of 50,000 queues on a busy disk."""
+
 DECADE: Final = 10
 DECADES: Final = 3
 
@@ -55,7 +60,8 @@ class Pace:
 
     Attributes:
       seconds: of each measurement over a time.
-      rest_s: before it; the checkpoint, after which queue files exist, comes after ten seconds.
+      rest_s: before it; the checkpoint, which makes the files of new queues, comes after ten
+        seconds.
       count: requests of a round.
       rounds: of each cost of a request, or of each start: the median, the smallest and the largest
         stand in a point.
@@ -199,6 +205,17 @@ def cpu_percent(pid: int, seconds: float) -> float:
     before_s, begin_s = cpu_s(pid), time.perf_counter()
     time.sleep(seconds)
     return 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
+
+
+def wait_until_quiet(pid: int) -> None:
+    """Wait until a process has paid for what it was asked: it uses a tenth of a core or less.
+
+    Raises: TimeoutError: it does not come to rest.
+    """
+    end_s = time.monotonic() + QUIET_TIMEOUT_S
+    while cpu_percent(pid, QUIET_S) > QUIET_PERCENT:
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"process {pid} uses more than {QUIET_PERCENT:g} % of a core")
 
 
 class Probed(NamedTuple):

@@ -22,6 +22,7 @@ from trocket.bench.scale_meter import (
     cpu_s,
     cpu_us,
     probed,
+    wait_until_quiet,
 )
 from trocket.common.steps import in_parts
 from trocket.interop.trocket_peer import TrocketPair
@@ -94,10 +95,15 @@ def queues(task: Task) -> list[Curve]:
             for size in task.sizes:
                 names = _names(known, size)
                 create_topics(caller, names, QUEUES_PER_TOPIC)
+                wait_until_quiet(pid)
                 new = [(name, queue) for name in names for queue in range(QUEUES_PER_TOPIC)]
+                before_s = cpu_s(pid)
                 caller.call_all(send_to(*key) for key in new)
                 known = size
                 time.sleep(pace.rest_s)
+                wait_until_quiet(pid)
+                first_us = (cpu_s(pid) - before_s) * 1e6 / len(new)
+                curves.add("a queue's first message and its file", "µs CPU", 0, size, first_us)
                 curves.add(
                     "memory above that of no queue", "MB", 1, size, resident_mb(pid) - bare_mb
                 )
