@@ -138,7 +138,7 @@ def test_a_folder_may_have_few_small_records(tmp_path: Path) -> None:
         ("logs", 1, {"start after a kill -9", "a search by time, all times"}),
         ("start-queues", 1, {"trocket: after a clean stop", "trocket: after kill -9, CPU"}),
         ("processes", 1, {"messages in all", "a message, in the brokers"}),
-        ("proxies", 1, {"messages in all", "a message, in its proxy"}),
+        ("proxies", 1, {"a message, in its proxy", "receiving: a message, in its proxy"}),
     ],
 )
 def test_a_part_is_measured(part: str, most: int, expected: set[str], tmp_path: Path) -> None:
