@@ -138,7 +138,9 @@ def _measure(curves: Curves, pid: int, address: str, crowd: Crowd, size: int, pa
         costs.append((cpu_s(pid) - before_s) * 1e6 / beats)
     curves.add("a heartbeat", "µs CPU", 0, size, costs)
     curves.add("idle, without heartbeats", "% CPU", 1, size, cpu_percent(pid, pace.seconds))
-    found = probed(pid, address, PROBE, pace.seconds, crowd.beat_as_usual)
-    curves.add("with heartbeats and 50 sends a second", "% CPU", 1, size, found.cpu_percent)
-    curves.add("p99 of those sends", "ms", 0, size, found.p99_ms)
-    curves.add("slowest of those sends", "ms", 1, size, found.max_ms)
+    probes = [
+        probed(pid, address, PROBE, pace.seconds, crowd.beat_as_usual) for _ in range(pace.rounds)
+    ]
+    busy = [each.cpu_percent for each in probes]
+    curves.add("with heartbeats and 50 sends a second", "% CPU", 1, size, busy)
+    curves.add_probes("those sends", size, probes)

@@ -289,6 +289,14 @@ class Curves:
         self._curves[what] = Curve(what, self._per, unit, grows_as, points)
         self._found(self._curves[what])
 
+    def add_probes(self, of_sends: str, size: int, probes: Sequence[Probed]) -> None:
+        """Add points of the p99 and of the slowest send of some windows.
+
+        Of 50 sends a second a window has few slow ones, so one window says little.
+        """
+        self.add(f"p99 of {of_sends}", "ms", 0, size, [each.p99_ms for each in probes])
+        self.add(f"slowest of {of_sends}", "ms", 1, size, [each.max_ms for each in probes])
+
     def all(self) -> list[Curve]:
         """The curves, in the order of their first points."""
         return list(self._curves.values())

@@ -160,10 +160,10 @@ def _periods(curves: Curves, cluster: TrocketPair, size: int, pace: Pace) -> Non
     """Costs of what happens at intervals: idle, with one producer, and with held pulls."""
     pid, address, seconds = cluster.pids[0], cluster.broker_address, pace.seconds
     curves.add("idle", "% CPU", 1, size, cpu_percent(pid, seconds))
-    found = probed(pid, address, PROBE, seconds, None)
-    curves.add("with 50 sends a second", "% CPU", 1, size, found.cpu_percent)
-    curves.add("p99 of those sends", "ms", 0, size, found.p99_ms)
-    curves.add("slowest of those sends", "ms", 1, size, found.max_ms)
+    probes = [probed(pid, address, PROBE, seconds, None) for _ in range(pace.rounds)]
+    busy = [each.cpu_percent for each in probes]
+    curves.add("with 50 sends a second", "% CPU", 1, size, busy)
+    curves.add_probes("those sends", size, probes)
     before_mb = resident_mb(pid)
     with ExitStack() as stack:
         for start in range(0, size, PULLS_OF_A_CONNECTION):
@@ -243,7 +243,7 @@ def groups(task: Task) -> list[Curve]:
                 )
                 _group_requests(curves, pid, caller, size, pace)
                 curves.add("idle", "% CPU", 1, size, cpu_percent(pid, pace.seconds))
-                _offset_saves(curves, cluster, caller, size, pace.seconds)
+                _offset_saves(curves, cluster, caller, size, pace)
     return curves.all()
 
 
@@ -259,7 +259,7 @@ def _group_requests(curves: Curves, pid: int, caller: Caller, size: int, pace: P
 
 
 def _offset_saves(
-    curves: Curves, cluster: TrocketPair, caller: Caller, size: int, seconds: float
+    curves: Curves, cluster: TrocketPair, caller: Caller, size: int, pace: Pace
 ) -> None:
     """What a save of the offsets costs, and how long it holds up sends."""
     pid = cluster.pids[0]
@@ -270,12 +270,14 @@ def _offset_saves(
             caller.call(_commit(0, 0))
             time.sleep(min(FLUSH_MS / 2e3, end_s - now_s))
 
-    quiet = probed(pid, cluster.broker_address, PROBE, seconds, None)
-    busy = probed(pid, cluster.broker_address, PROBE, seconds, commits)
-    of_a_save = max(busy.cpu_percent - quiet.cpu_percent, 0) / 100 * FLUSH_MS
-    curves.add("a save of consumerOffset.json", "ms CPU", 1, size, of_a_save)
-    curves.add("p99 of 50 sends a second meanwhile", "ms", 0, size, busy.p99_ms)
-    curves.add("slowest of those sends", "ms", 1, size, busy.max_ms)
+    quiet = probed(pid, cluster.broker_address, PROBE, pace.seconds, None)
+    probes = [
+        probed(pid, cluster.broker_address, PROBE, pace.seconds, commits)
+        for _ in range(pace.rounds)
+    ]
+    of_saves = [max(busy.cpu_percent - quiet.cpu_percent, 0) / 100 * FLUSH_MS for busy in probes]
+    curves.add("a save of consumerOffset.json", "ms CPU", 1, size, of_saves)
+    curves.add_probes("50 sends a second meanwhile", size, probes)
     table = cluster.folder / "store/config/consumerOffset.json"
     deadline_s = time.perf_counter() + FIRST_SAVE_S
     while not table.exists() and time.perf_counter() < deadline_s:
