@@ -9,7 +9,13 @@ import pytest
 from trocket.interop.controller_mode import ControlledSet, Mix
 from trocket.interop.wire import Outgoing, WireClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
+# Apache's brokers alone: `test_controller.py` does the same to them under our controller.
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.matrix,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("java"),
+]
 
 TOPIC = "Orders"
 

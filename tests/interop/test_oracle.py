@@ -25,7 +25,7 @@ from trocket.remoting.signature import Credentials
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
-VERSIONS = ("4.9.7", "5.5.0")
+VERSIONS = ("5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix))
 examples = settings(max_examples=40)
 """Enough for a daily run; `pytest --hypothesis-seed N` repeats one, which prints its seed."""
 

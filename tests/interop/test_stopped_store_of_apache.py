@@ -23,7 +23,7 @@ from trocket.interop.process import PeerError
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-VERSIONS = ["5.5.0", "4.9.7"]
+VERSIONS = ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.matrix)]
 TIMEOUT_S = 120
 SAID_BY_4_ONLY = re.compile(
     r"\.pulled: 0 became \d+"

@@ -17,6 +17,7 @@ from trocket.interop.controller_mode import (
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.remoting.message_codec import decode_record
 
+from ..kit.matrix import first_of
 from ..kit.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
@@ -54,8 +55,12 @@ def switch(brokers: ControlledSet) -> Member:
     return master
 
 
-@pytest.mark.parametrize("controller", [OURS, APACHE])
-@pytest.mark.parametrize("kind", [OURS, APACHE])
+@pytest.mark.parametrize(
+    ("kind", "controller"),
+    # From ours to Apache's and back, under Apache's controller: no other test of `make test` has
+    # our brokers under it.
+    first_of([(OURS, APACHE), (OURS, OURS), (APACHE, OURS), (APACHE, APACHE)]),
+)
 def test_both_kinds_of_brokers_go_on_with_the_stores_of_the_other(
     tmp_path: Path, kind: str, controller: str
 ) -> None:
