@@ -81,6 +81,8 @@ class ApacheProxy:
             "remotingListenPort": self._remoting_port,
             # As far as a proxy on another machine: 20 s is longer than a scenario.
             "transactionHeartbeatPeriodSecond": 2,
+            # Clients that close wait for their receives, by default for 20 s.
+            "grpcClientConsumerMaxLongPollingTimeoutMillis": 2_000,
             **keys,
         }
         if account is not None:

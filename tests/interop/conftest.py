@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.short_polls import shorten_polls
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import missing_tool
 from trocket.interop.peer import Cluster
@@ -40,6 +41,12 @@ def java() -> None:
     reason = missing_tool()
     if reason is not None:
         pytest.fail(reason)
+
+
+@pytest.fixture
+def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In brokers of ours that the test starts, receives by gRPC wait for 2 s at most."""
+    shorten_polls(monkeypatch)
 
 
 def new_cluster(folder: Path, keys: Mapping[str, object]) -> Cluster:

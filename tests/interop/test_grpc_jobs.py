@@ -44,6 +44,7 @@ def test_the_tables_name_scenarios_that_exist() -> None:
 
 
 @pytest.mark.interop
+@pytest.mark.usefixtures("short_polls")
 @pytest.mark.parametrize(
     ("number", "names"),
     [

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(short_polls: None, tmp_path: Path) -> Iterator[Cluster]:
     made = open_cluster("trocket", tmp_path / "cluster")
     try:
         made.start()

@@ -52,12 +52,6 @@ def cluster(
         cluster.close()
 
 
-@pytest.fixture(autouse=True)
-def running_broker(cluster: ApacheCluster) -> None:
-    """Each test begins with a running broker: the tests may run in any order."""
-    cluster.start_broker()
-
-
 def command(cluster: ApacheCluster, *more: str) -> list[str]:
     """The command line of a console of the cluster's store."""
     conf = cluster.folder / "conf" / "broker.conf"
@@ -122,7 +116,12 @@ def check_store(cluster: ApacheCluster, pages: dict[str, Any]) -> None:
     assert found == []
 
 
-def test_the_pages_after_a_kill_and_a_stop_are_those_before(cluster: ApacheCluster) -> None:
+def test_a_stopped_store_has_the_pages_of_before_and_one_program_at_a_time(
+    cluster: ApacheCluster,
+) -> None:
+    refused = subprocess.run(command(cluster), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert refused.returncode == 1
+    assert "another process is using this data folder" in refused.stderr
     pages = running_pages(cluster)
     cluster.kill_broker()
     check_store(cluster, pages)
@@ -130,15 +129,7 @@ def test_the_pages_after_a_kill_and_a_stop_are_those_before(cluster: ApacheClust
     pages = running_pages(cluster)
     cluster.stop_broker()
     check_store(cluster, pages)
-
-
-def test_a_broker_and_a_console_keep_each_other_out(cluster: ApacheCluster) -> None:
-    refused = subprocess.run(command(cluster), capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert refused.returncode == 1
-    assert "another process is using this data folder" in refused.stderr
-    cluster.stop_broker()
     with console(cluster) as browser, pytest.raises(PeerError):
         cluster.start_broker()
     assert browser.port
     cluster.start_broker()
-    cluster.stop_broker()
