@@ -238,7 +238,13 @@ MESSAGES = (
     Command("sendMessage -t {topic} -p sent -k adm -c TagS -b {broker_name} -i 0", (105, 310)),
     Command("checkMsgSendRT -t {topic} -a 2 -s 16", (105, 310), numbers=False),
     Command("sendMsgStatus -b {broker_name} -s 16 -c 1", (105, 310), numbers=False),
-    Command("clusterRT -a 2 -s 16 -i 600", (106, 310), numbers=False, enough=r"(?m)^\w+ .* \d+ *$"),
+    Command(
+        "clusterRT -a 2 -s 16 -i 600",
+        (106, 310),
+        numbers=False,
+        # A whole line: mqadmin prints it in parts. Cluster, broker, time, successes, failures.
+        enough=r"(?m)^\w+ +\S+ +[\d.]+ +\d+ +\d+ *\R",
+    ),
 )
 
 CHANGES = (

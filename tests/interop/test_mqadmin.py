@@ -85,6 +85,16 @@ def test_an_outline_has_no_times_rates_addresses_or_ids() -> None:
     assert outline(place, command, {}) == ["MSGID: ID CLIENT LONG commitLogOffset= PLACE"]
 
 
+def test_a_command_without_end_has_printed_enough_with_a_whole_line() -> None:
+    (command,) = (command for command in COMMANDS if command.name == "clusterRT")
+    assert command.enough.endswith(r"\R")  # Java's pattern for the end of a line
+    enough = re.compile(command.enough.replace(r"\R", r"\n"))
+    head = "#Cluster Name  #Broker Name  #RT  #successCount  #failCount\n"
+    line = "DefaultCluster            broker-a                  1.50      2                 0    \n"
+    assert enough.search(head + line)
+    assert [end for end in range(len(line)) if enough.search(head + line[:end])] == []
+
+
 def test_topics_of_rocketmqs_own_are_left_out_where_brokers_may_differ_in_them() -> None:
     printed = "Orders\nTBW102\nRMQ_SYS_TRACE_TOPIC\nbroker-a\n%RETRY%TOOLS_CONSUMER\n%RETRY%mine\n"
     command = Command("topicList", (206,), own_topics=True)
