@@ -232,7 +232,7 @@ def test_errors_say_what_is_wrong(cluster: Cluster, group: str) -> None:
                 await consumer.change_invisible(message, 1.0)
             consumer.subscribe("Unknown")
             with pytest.raises(RouteNotFoundError, match="Unknown"):
-                await consumer.receive()
+                await consumer.receive(wait_s=1.0)
 
     play(scenario)
 
