@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
+from unittest.mock import patch
 
 import anyio
 
@@ -23,6 +24,7 @@ from trocket.client import (
     TransactionProducer,
     TransactionState,
 )
+from trocket.client.sending import tracing
 from trocket.operations.message_life import (
     GroupOutcome,
     Life,
@@ -40,6 +42,8 @@ DEADLINE_S: Final = 30.0
 HALF_TOPIC_S: Final = 90.0
 """The first transaction of a broker of 4.x: it registers the topic of half messages with its next
 registration, which comes each 30 s, and until then no route has it."""
+TRACE_S: Final = 0.2
+"""After what time traces are sent: the client's own 5 s would be waited for in each traced case."""
 CONFIG: Final = {"traceTopicEnable": True, "enablePropertyFilter": True}
 """Keys of broker.conf without which some cases cannot be made."""
 WANTED: Final = "created || paid"
@@ -495,6 +499,7 @@ async def play(url: str, case: Case, name: str, seam: Seam | None = None) -> Non
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(6 * DEADLINE_S))
+        stack.enter_context(patch.object(tracing, "FLUSH_S", TRACE_S))
         admin = await stack.enter_async_context(Admin(url))
         await admin.create_topic(name, 4)
         (broker,) = (await admin.cluster()).brokers
