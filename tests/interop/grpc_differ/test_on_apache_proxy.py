@@ -9,7 +9,12 @@ import pytest
 from trocket.interop.grpc_differ.differ import jobs
 from trocket.interop.report.cells import Cell, Verdict
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.matrix,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("java"),
+]
 
 
 def test_every_call_is_answered_as_the_proxy_answers_it(tmp_path: Path) -> None:
