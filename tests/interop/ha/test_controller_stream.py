@@ -103,7 +103,7 @@ def produce(address: str, count: int) -> None:
             with WireClient(address) as client:
                 client.create_topic(TOPIC, queue_count=2)
                 client.send_all(
-                    [Outgoing(TOPIC, n % 2, b"%d " % n + bytes(900)) for n in range(count)]
+                    [Outgoing(TOPIC, n % 2, b"%d " % n + bytes(9_000)) for n in range(count)]
                 )
                 return
         except PeerError:
@@ -145,12 +145,12 @@ async def _follow_apache(brokers: ControlledSet, folder: Path) -> None:
             JOIN_TIMEOUT_S,
         )
         # More than a file.
-        await run(produce, master.address, 20_000)
+        await run(produce, master.address, 2_000)
         await _caught_up(store, master.address)
         await run(master.stop)
         await run(master.start)
         await run(brokers.wait_in_sync, 1)
-        await run(produce, master.address, 1000)
+        await run(produce, master.address, 100)
         await _caught_up(store, master.address)
         nursery.cancel_scope.cancel()
     end = store.max_physical_offset
