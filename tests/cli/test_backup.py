@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.live_copies import copy_running
 from trocket import Message
 from trocket.blocking import Producer
 from trocket.cli.main import main
@@ -76,10 +77,8 @@ def test_a_copy_of_a_running_broker_with_the_log_last_has_all_that_was_acknowled
     try:
         assert enough.wait(60)
         before = set(acknowledged)
-        (copy / "store").mkdir(parents=True)
-        later = shutil.ignore_patterns("commitlog", "lock")
-        shutil.copytree(home, copy, ignore=later, dirs_exist_ok=True)
-        shutil.copytree(home / "store" / "commitlog", copy / "store" / "commitlog")
+        copy_running(home, copy, "commitlog", "lock")
+        copy_running(home / "store" / "commitlog", copy / "store" / "commitlog")
     finally:
         done.set()
         sender.join()

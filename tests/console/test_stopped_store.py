@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import pytest
 
+from tests.kit.live_copies import copy_running
 from tests.kit.stopped_stores import (
     CONFIG,
     differences,
@@ -49,7 +49,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
         anyio.run(stock, broker.url)
         with running_console(broker.url) as (console, browser):
             pages = shown_pages(logged_in(console, browser).tree)
-        shutil.copytree(folder / "store", folder / "killed")
+        copy_running(folder / "store", folder / "killed")
     return Stopped(folder / "store", folder / "killed", conf, pages)
 
 

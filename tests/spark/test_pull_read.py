@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import operator
-import shutil
 
 import pytest
 
@@ -12,6 +11,7 @@ pytest.importorskip("numpy", reason="numpy is of the extra `spark`")
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
 
+from tests.kit.live_copies import copy_running
 from trocket.blocking import Message, Producer
 from trocket.client.core.queue_requests import PullAnswer
 from trocket.remoting.response_codes import ResponseCode
@@ -93,7 +93,7 @@ def test_the_rows_are_those_of_the_brokers_files(broker, folder, tmp_path) -> No
     found = sorted(rows(broker), key=place)
     assert len(found) == COUNT
     # A copy: of a store that is in use, only what the last checkpoint covers is read.
-    root = str(shutil.copytree(folder / "store", tmp_path / "store"))
+    root = str(copy_running(folder / "store", tmp_path / "store"))
     options = store_options({"path": root, "brokerName": found[0]["brokerName"], "topic": "T"})
     splits = plan_log(ReadOnlyDisk(), [StoreAt(root, options.broker_name)], options)
     request = log_request(options, tuple(MESSAGE))
