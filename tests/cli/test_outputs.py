@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,18 @@ COMMANDS = [
 
 QUICK = {"--help", "keys", "consume T --raw", "topic list --json", "lag g --watch --interval 0.1"}
 """Those that show the kinds: text, a table, bytes, JSON, without end."""
+USUAL = QUICK | {
+    "broker -p",
+    "up --memory --namesrv-port 0 --broker-port 0 --metrics-port 0",
+    "send T x",
+    "consume T --group g --limit 1",
+    "message --topic T --since 1d",
+    "top --interval 0.1",
+    "top --interval 0.1 --json",
+    "doctor",
+    "bench --count 10",
+}
+"""Those that print in a way of their own: a server, a receipt, messages one by one, a report."""
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +94,16 @@ def ended(broker: Broker, folder: Path, words: str, redirection: str) -> tuple[i
     return done.returncode, "".join(line for line in lines if " warning" not in line.lower())
 
 
+def _marks(words: str) -> Iterator[pytest.MarkDecorator]:
+    if words not in QUICK:
+        yield pytest.mark.slow
+    if words not in USUAL:  # two interpreters for each, which print as the others do
+        yield pytest.mark.matrix
+
+
 @pytest.mark.parametrize(
     "words",
-    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in COMMANDS],
+    [pytest.param(each, marks=list(_marks(each))) for each in COMMANDS],
 )
 def test_an_output_that_fails_ends_a_command_with_one_line_and_status_1(
     words: str, broker: Broker, tmp_path: Path

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.matrix import first_of
 from tests.packaging.environments import (
     ROOT,
     Built,
@@ -80,7 +81,7 @@ def install(built: Built, folder: Path) -> Callable[[str], Installed]:
     return installed
 
 
-@pytest.fixture(params=["this Python", "the newest Python"])
+@pytest.fixture(params=first_of(["this Python", "the newest Python"]))  # an environment for each
 def installed(request: pytest.FixtureRequest, install: Callable[[str], Installed]) -> Installed:
     return install(request.param)
 

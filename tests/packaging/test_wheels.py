@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.matrix import first_of
 from tests.native.compiler import missing_to_build
 from tests.packaging.environments import (
     ROOT,
@@ -190,7 +191,7 @@ def test_the_wheel_of_the_client_has_no_server_and_the_same_files_as_the_whole(d
     assert sum(map(len, client.values())) < SIZE_MAX < 6_000_000 < sum(map(len, whole.values()))
 
 
-@pytest.mark.parametrize("which", ["this Python", "the newest Python"])
+@pytest.mark.parametrize("which", first_of(["this Python", "the newest Python"]))
 def test_the_client_alone_sends_and_pulls_where_nothing_else_is_installed(
     dist: Path, folder: Path, which: str
 ) -> None:

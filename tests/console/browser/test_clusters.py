@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from itertools import product
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -23,10 +25,26 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 VIEWS = [view.name for view in (*PAGES, *CHANGES) if view.name != "clock"]
 """The clock is of a broker in this process: `test_views` has it."""
-WITH_SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 
 
-@pytest.fixture(scope="module", params=["trocket", "apache-5.5.0", "apache-4.9.7"])
+def _cells() -> Iterator[Any]:
+    """Each broker with and without scripts; without them `make test` has ours alone."""
+    for peer, scripts in product(("trocket", "apache-5.5.0", "apache-4.9.7"), (True, False)):
+        yield pytest.param(
+            peer,
+            scripts,
+            id=f"{peer}-{'scripts' if scripts else 'no-scripts'}",
+            marks=() if (peer, scripts) in FAST else pytest.mark.matrix,
+        )
+
+
+FAST = {("trocket", True), ("trocket", False), ("apache-5.5.0", True)}
+ON_EACH_BROKER = pytest.mark.parametrize(
+    ("cluster", "scripts"), list(_cells()), indirect=["cluster"], scope="module"
+)
+
+
+@pytest.fixture(scope="module")
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
@@ -73,7 +91,7 @@ REFUSED = {
 """What pages say of a broker of 4.x, which has no such thing."""
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_every_page_is_shown(shown: Chromium, site: Site, is_4: bool, scripts: bool) -> None:
     with window(shown, site, java_script_enabled=scripts) as opened:
         for name in VIEWS:
@@ -101,7 +119,7 @@ def done(page: Page, text: str) -> None:
     expect(page.locator("[role=status]").first).to_contain_text(text)
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_a_topic_is_created_changed_and_deleted(shown: Chromium, site: Site, scripts: bool) -> None:
     with window(shown, site, java_script_enabled=scripts) as opened:
         page, name = opened.page, f"made-{scripts}"
@@ -124,7 +142,7 @@ def test_a_topic_is_created_changed_and_deleted(shown: Chromium, site: Site, scr
         assert opened.faults == []
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_a_group_is_created_changed_and_deleted(shown: Chromium, site: Site, scripts: bool) -> None:
     with window(shown, site, java_script_enabled=scripts) as opened:
         page, name = opened.page, f"made-group-{scripts}"
@@ -146,7 +164,7 @@ def test_a_group_is_created_changed_and_deleted(shown: Chromium, site: Site, scr
         assert opened.faults == []
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_messages_are_found_and_sent_and_a_copy_is_edited(
     shown: Chromium, site: Site, scripts: bool
 ) -> None:
@@ -187,7 +205,7 @@ def committed(site: Site) -> dict[str, int]:
     return {f"{each['brokerName']} {each['queueId']}": each["committed"] for each in queues}
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_a_reset_and_its_undo_leave_the_offsets_as_they_were(
     shown: Chromium, site: Site, scripts: bool
 ) -> None:
@@ -209,7 +227,7 @@ def test_a_reset_and_its_undo_leave_the_offsets_as_they_were(
         assert opened.faults == []
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_a_dead_letter_is_sent_again(shown: Chromium, site: Site, scripts: bool) -> None:
     with window(shown, site, java_script_enabled=scripts) as opened:
         page, row = opened.page, int(scripts)
@@ -223,7 +241,7 @@ def test_a_dead_letter_is_sent_again(shown: Chromium, site: Site, scripts: bool)
         assert opened.faults == []
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_a_delayed_message_is_recalled(
     shown: Chromium, site: Site, is_4: bool, scripts: bool
 ) -> None:
@@ -241,7 +259,7 @@ def test_a_delayed_message_is_recalled(
         assert opened.faults == []
 
 
-@WITH_SCRIPTS
+@ON_EACH_BROKER
 def test_a_transaction_that_was_given_up_is_checked_again(
     shown: Chromium, site: Site, scripts: bool
 ) -> None:
