@@ -11,13 +11,16 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from tests.cli.damage import KINDS, Kind
 from tests.interop.golden_stores import sizes, unpack
+from tests.kit.in_memory import folder_in_memory
 from tests.store.offline.support import killed_store, stopped_store
 from trocket.broker.controller import open_as_broker
 from trocket.cli.main import main
@@ -60,6 +63,13 @@ def words():
         logger.removeHandler(handler)
 
 
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: each test copies a store, and syncs its hundred files again and again."""
+    with folder_in_memory() as folder:
+        yield folder
+
+
 class Damaged:
     """A stopped store on disk, its sizes, and what a start on it says."""
 
@@ -68,6 +78,14 @@ class Damaged:
         self.conf = root.parent / "broker.conf"
         self.conf.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         self._keys = keys
+
+    @cached_property
+    def whole(self) -> dict[tuple[str, int, int], bytes]:
+        """All messages, as a start on a copy without damage finds them."""
+        with folder_in_memory() as folder:
+            _, found = self.start(Path(shutil.copytree(self.root, folder / "whole")))
+        assert found
+        return found
 
     def start(self, root: Path):
         """Start a broker, and stop it; what it says, and the messages."""
@@ -172,10 +190,7 @@ def of_copy(lines: list[str], root: Path) -> set[str]:
 
 
 def agree(original: Damaged, kind: Kind, tmp_path: Path, capsys) -> None:
-    root, copy, whole = tmp_path / "store", tmp_path / "copy", tmp_path / "whole"
-    shutil.copytree(original.root, whole)
-    _, expected = original.start(whole)
-    assert expected
+    root, copy, expected = tmp_path / "store", tmp_path / "copy", original.whole
     shutil.copytree(original.root, root)
     if kind.damage(root) is False:
         pytest.skip("this store has no such file")
