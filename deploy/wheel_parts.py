@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import shutil
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ CLIENT_SWITCH: Final = "TROCKET_CLIENT"
 """The environment variable that makes `trocket-client`."""
 
 
+@cache  # setuptools asks for each package
 def client_modules(root: Path = ROOT) -> frozenset[str]:
     """The modules of the client, such as "trocket.remoting.codec".
 
