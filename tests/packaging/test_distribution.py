@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tarfile
 import zipfile
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.in_memory import folder_in_memory
 from tests.kit.matrix import first_of
 from tests.packaging.environments import (
     ROOT,
@@ -46,10 +46,9 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("packaging")
-    yield path
-    shutil.rmtree(path)  # environments are large
+def folder() -> Iterator[Path]:
+    with folder_in_memory() as path:
+        yield path
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from tests.kit.in_memory import folder_in_memory
 from tests.native.compiler import missing_to_build
 from tests.packaging.environments import (
     ROOT,
@@ -26,7 +27,6 @@ from tests.packaging.environments import (
     run,
     this_python,
 )
-from trocket import native
 
 pytestmark = pytest.mark.slow
 
@@ -51,10 +51,9 @@ needs_compiler = pytest.mark.skipif(bool(missing_to_build()), reason=missing_to_
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("native")
-    yield path
-    shutil.rmtree(path)  # environments are large
+def folder() -> Iterator[Path]:
+    with folder_in_memory() as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
@@ -147,13 +146,6 @@ def test_without_a_compiler_an_sdist_is_installed_and_the_broker_says_why_it_is_
     fresh.install("--no-deps", "--force-reinstall", str(built))
     assert described(fresh) == WITHOUT
     assert start_up(fresh).endswith(f", in {WITHOUT}")
-
-
-def test_a_pure_wheel_for_all_systems_can_be_built(source: Path, folder: Path) -> None:
-    built = wheel(source, folder / "pure", {native.PURE_SWITCH: "1"})
-    assert built.name.endswith("-py3-none-any.whl")
-    with zipfile.ZipFile(built) as archive:
-        assert not any(name.endswith(".so") for name in archive.namelist())
 
 
 @pytest.mark.matrix

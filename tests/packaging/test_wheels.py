@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.in_memory import folder_in_memory
 from tests.kit.matrix import first_of
 from tests.native.compiler import missing_to_build
 from tests.packaging.environments import (
@@ -96,10 +97,9 @@ with Broker() as broker, Producer(broker.url) as producer:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("wheels")
-    yield path
-    shutil.rmtree(path)  # environments are large
+def folder() -> Iterator[Path]:
+    with folder_in_memory() as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
