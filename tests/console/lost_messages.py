@@ -37,6 +37,8 @@ def passed_over(browser: Browser) -> list[str]:
 
     def are_there() -> bool:
         for each in messages:
+            if each["messageId"] in found:
+                continue
             query = {"topic": "orders", "id": each["messageId"]}
             if "passed over" in browser.get("message", **query).text:
                 found.add(each["messageId"])

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from tests.kit.live_copies import copy_running
+from tests.kit.lives import soon_traced
 from tests.kit.stopped_stores import (
     CONFIG,
     differences,
@@ -46,7 +47,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
     conf = folder / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
     with Broker(folder=folder, config=config) as broker:
-        anyio.run(stock, broker.url)
+        with soon_traced():
+            anyio.run(stock, broker.url)
         with running_console(broker.url) as (console, browser):
             pages = shown_pages(logged_in(console, browser).tree)
         copy_running(folder / "store", folder / "killed")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 from unittest.mock import patch
 
 import anyio
+import pytest
 
 from trocket.client import (
     Admin,
@@ -488,6 +489,14 @@ CASES: Final[tuple[Case, ...]] = (
 )
 NEED_POPS: Final = frozenset({in_flight_by_pop})
 """Cases that 4.x cannot make."""
+
+
+@contextmanager
+def soon_traced() -> Iterator[None]:
+    """Clients of this process send their traces at once, and not 5 s after the first event."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracing, "FLUSH_S", 0.05)
+        yield
 
 
 async def play(url: str, case: Case, name: str, seam: Seam | None = None) -> None:
