@@ -15,12 +15,19 @@ from .running import Browser
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lost_messages" / "program.py"
 ADDRESS = re.compile(r"trocket console -n (127\.0\.0\.1:\d+)")
 LOST = 20
+QUICK = """
+import functools, runpy, sys, trocket
+quick = {"suspend_s": 0.5, "persist_offsets_s": 0.1}
+trocket.PushConsumer = functools.partial(trocket.PushConsumer, **quick)
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+"""The example with members that commit at once: their pulls are held for 15 s otherwise."""
 
 
 @contextmanager
 def example() -> Iterator[str]:
     """Run it; gives the address of its name server."""
-    command = [sys.executable, "-u", str(EXAMPLE)]
+    command = [sys.executable, "-u", "-c", QUICK, str(EXAMPLE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
