@@ -3,8 +3,8 @@
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
 are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
 module of broker processes beside peers that misbehave, a module of the console's pages (its
-Chromium), the modules that build and install the distributions. Two processes begin with the
-longest units, and a third one with the single quick tests.
+Chromium), the modules that build and install the distributions, the one that builds the site. Two
+processes begin with the longest units, and a third one with the single quick tests.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-FOLDERS = ("tests/interop/spark/", "tests/spark/jobs/", "tests/spark/")
+FOLDERS = ("tests/interop/spark/", "tests/spark/")
 """Folders that are one unit each: every process that runs a test of one starts Spark."""
 MODULES = (
     "tests/interop/",
     "tests/broker/peers/test_processes.py",
     "tests/console/browser/",
+    "tests/docs/test_site.py",
     "tests/packaging/",
 )
 """The modules that are one unit each, by the beginning of their paths."""
 
 LONGEST = (
-    "tests/spark/jobs",
     "tests/spark",
     "tests/packaging/test_wheels.py",
     "tests/interop/test_mqadmin.py",
