@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -48,7 +47,7 @@ def test_a_copy_of_a_stopped_broker_has_all_of_it(start: Start, home: Path, tmp_
             producer.send(Message("T", b"%d" % number))
     assert command.end(signal.SIGTERM)[0] == 0
     copy = tmp_path / "copy"
-    shutil.copytree(home, copy)
+    copy_running(home, copy)
     assert main(["store", "fsck", str(copy / "store")]) == 0
     restored(start, copy)
     found = bodies(copy / "store", tmp_path / "out.jsonl")

@@ -53,5 +53,5 @@ def test_a_view_is_right(shown: Chromium, site: Site, name: str, language: str) 
         opened.page.goto(site.page(name), wait_until="load")
         assert opened.page.locator("main > .verdict").first.is_visible()
         for look in looks(opened):
-            assert violations(opened) == [], look
+            assert violations(opened, look) == [], look
             assert not opened.is_too_wide, look
