@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.kit.matrix import first_of
 from trocket.cli.main import main
 from trocket.interop import providers
 from trocket.interop.jobs import Job, OnCell
@@ -73,7 +74,7 @@ def test_a_failure_is_status_1_and_printed_in_detail(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["conftest.py", "tests/conftest.py"])
+@pytest.mark.parametrize("name", first_of(["conftest.py", "tests/conftest.py"]))
 def test_a_conftest_of_the_current_folder_has_no_effect(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
@@ -213,7 +214,9 @@ def test_a_scenario_is_played_and_reported(start: Callable[..., Command], tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", first_of([signal.SIGTERM, signal.SIGINT]), ids=lambda number: number.name
+)
 def test_a_signal_ends_a_run_with_everything_that_it_started(
     start: Callable[..., Command], tmp_path: Path, number: signal.Signals
 ) -> None:

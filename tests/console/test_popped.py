@@ -8,12 +8,16 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
+import trio
 
 from trocket.client import Admin, Message, Producer
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.headers import PopMessageRequestHeader
 from trocket.remoting.request_codes import RequestCode
+from trocket.remoting.response_codes import ResponseCode
 from trocket.testing import Broker
 
+from ..operations.peers import Group, Peer, broker_answers
 from .running import Browser, logged_in, running_console
 
 
@@ -70,3 +74,24 @@ def test_a_topic_that_is_not_there_is_named(browser: Browser) -> None:
     assert answer.status == 502
     assert "missing" in answer.text
     assert browser.get("popped").status == 400
+
+
+async def test_brokers_without_pops_are_named() -> None:
+    """Those of 4.x have no topic for records of pops."""
+
+    def without_route(request: RemotingCommand) -> RemotingCommand:
+        return request.answer(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+
+    answers = {
+        **broker_answers({"workers": Group(lag=3)}, ["jobs"]),
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: without_route,
+    }
+    async with Peer(answers).running() as peer:
+        peer.brokers = {"broker-a": {0: peer.address}}
+
+        def shown() -> str:
+            with running_console(f"rocketmq://{peer.address}") as (console, browser):
+                return logged_in(console, browser).get("popped", group="workers").text
+
+        text = await trio.to_thread.run_sync(shown)
+        assert "These brokers have no pops, as they are of RocketMQ 4.x: broker-a" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import expect
@@ -9,13 +11,14 @@ from playwright.sync_api import expect
 from tests.kit.waiting import wait_until
 from trocket.blocking import Producer
 from trocket.client import Message
-from trocket.console.samples import INTERVAL_S
 
 from .windows import Site, window
 
 pytestmark = pytest.mark.slow
 
-TWO_SAMPLES_MS = 2 * 1000 * INTERVAL_S + 5_000
+SAMPLE_S = 2.0
+"""Instead of five: each wait below is for a sample."""
+TWO_SAMPLES_MS = 2 * 1000 * SAMPLE_S + 10_000
 
 COUNTED_STREAM = """
 window.arrived = 0;
@@ -26,6 +29,14 @@ window.EventSource = class extends EventSource {
   }
 };
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def samples_are_taken_often() -> Iterator[None]:
+    """Set for the module's console, which starts later."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trocket.console.samples.INTERVAL_S", SAMPLE_S)
+        yield
 
 
 def test_a_slash_goes_to_the_search_box(shown: Chromium, site: Site) -> None:
