@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 import grpc
+import pytest
 
+from trocket.broker import grpc_clients
 from trocket.grpc_protocol.enums import ClientType, MessageType
 from trocket.grpc_protocol.schema import METHODS, SERVER_STREAMS, Messages
+from trocket.grpc_server.rules import Rules
 from trocket.grpc_server.server import PREFIX
 
 MESSAGES: Final = Messages()
 TIMEOUT_S: Final = 20.0
+LEAST_POLL_MS: Final = 200
+"""How long a receive waits at least, inside `brief_polls`; 5 s by default."""
 DATE: Final = "20261128T120000Z"
 
 
@@ -98,6 +105,11 @@ class Caller:
         assert parts[0].status.code in (20000, 40401), parts
         return [each.message for each in parts[1:]]
 
+    def finds_nothing(self, topic: str, group: str, **fields: Any) -> bool:
+        """Receive, as briefly as the server allows; returns whether nothing came."""
+        least = {"nanos": LEAST_POLL_MS * 1_000_000}
+        return not self.receive(topic, group, long_polling_timeout=least, **fields)
+
     def settings(self, **fields: Any) -> Any:
         """A command with this client's settings."""
         return MESSAGES.TelemetryCommand(settings=MESSAGES.Settings(**fields))
@@ -116,6 +128,15 @@ class Caller:
             client_type=ClientType.PRODUCER,
             publishing={"topics": [{"name": topic} for topic in topics]},
         )
+
+
+@contextmanager
+def brief_polls() -> Iterator[None]:
+    """Have brokers and proxies that start let receives wait briefly."""
+    with pytest.MonkeyPatch.context() as patch:
+        brief = partial(Rules, grpc_client_consumer_min_long_polling_timeout_millis=LEAST_POLL_MS)
+        patch.setattr(grpc_clients, "Rules", brief)
+        yield
 
 
 EVERYTHING: Final = {"type": 1, "expression": "*"}

@@ -10,7 +10,9 @@ import pytest
 
 from trocket import Message
 from trocket.blocking import Producer
+from trocket.broker import grpc_clients
 from trocket.grpc_server.handle import Handle
+from trocket.grpc_server.rules import Rules
 from trocket.testing import Broker
 
 from .caller import Caller, receive_fields
@@ -21,7 +23,7 @@ BODY = b"a body that zlib makes shorter " * 200
 def begun(broker: Broker, caller: Caller, topic: str, **attributes: Any) -> None:
     """Create a topic, and have the group G begin there."""
     broker.create_topic(topic, queues=1, **attributes)
-    assert caller.receive(topic, "G") == []
+    assert caller.finds_nothing(topic, "G")
 
 
 def ack(caller: Caller, topic: str, *messages: Any, group: str = "G") -> Any:
@@ -106,7 +108,7 @@ def test_an_invisible_time_can_be_changed() -> None:
         message.system_properties.receipt_handle = answer.receipt_handle
         assert ack(caller, "Changed", message).status.code == 20000
         broker.advance(seconds=100)
-        assert caller.receive("Changed", "G") == []
+        assert caller.finds_nothing("Changed", "G")
 
 
 def test_a_message_becomes_a_dead_letter(broker: Broker, caller: Caller) -> None:
@@ -188,7 +190,7 @@ def test_receives_in_order_without_an_attempt_wait_for_one_another(
     broker.create_group("InLine", consume_message_orderly=True)
     broker.create_topic("Ordered", queues=1, message_type="FIFO")
     queue = {"topic": {"name": "Ordered"}, "id": 0}
-    caller.receive("Ordered", "InLine", message_queue=queue)
+    assert caller.finds_nothing("Ordered", "InLine", message_queue=queue)
     for body in (b"1", b"2"):
         caller.send("Ordered", body, message_type=2, message_group="g")
 
@@ -196,7 +198,7 @@ def test_receives_in_order_without_an_attempt_wait_for_one_another(
         return caller.receive("Ordered", "InLine", message_queue=queue, batch_size=1)
 
     (first,) = next_one()
-    assert next_one() == []
+    assert caller.finds_nothing("Ordered", "InLine", message_queue=queue, batch_size=1)
     handle = first.system_properties.receipt_handle
     fields = {"group": {"name": "InLine"}, "topic": {"name": "Ordered"}, "receipt_handle": handle}
     assert caller.call("ChangeInvisibleDuration", **fields).status.code == 20000
@@ -218,27 +220,34 @@ def test_a_topic_that_cannot_be_read_is_refused(broker: Broker, caller: Caller, 
 
 
 @pytest.mark.parametrize(
-    ("changed", "timeout_s", "code"),
+    ("changed", "code"),
     [
-        ({"invisible_duration": {"seconds": 9}}, 20, 40011),
-        ({"invisible_duration": {"seconds": 12 * 3600 + 1}}, 20, 40011),
-        ({"filter_expression": {"type": 1, "expression": " || "}}, 20, 40010),
-        ({"filter_expression": {"type": 2, "expression": ""}}, 20, 40010),
-        ({"filter_expression": {"type": 2, "expression": "a >"}}, 20, 50001),
-        ({"group": {"name": "a b"}}, 20, 40003),
-        ({"group": {"name": ""}}, 20, 40003),
-        ({"message_queue": {"topic": {"name": "Nowhere"}}}, 20, 40402),
-        ({"message_queue": {"topic": {"name": ""}}}, 20, 40002),
-        ({}, 2, 40000),
+        ({"invisible_duration": {"seconds": 9}}, 40011),
+        ({"invisible_duration": {"seconds": 12 * 3600 + 1}}, 40011),
+        ({"filter_expression": {"type": 1, "expression": " || "}}, 40010),
+        ({"filter_expression": {"type": 2, "expression": ""}}, 40010),
+        ({"filter_expression": {"type": 2, "expression": "a >"}}, 50001),
+        ({"group": {"name": "a b"}}, 40003),
+        ({"group": {"name": ""}}, 40003),
+        ({"message_queue": {"topic": {"name": "Nowhere"}}}, 40402),
+        ({"message_queue": {"topic": {"name": ""}}}, 40002),
     ],
 )
-def test_refusals(
-    broker: Broker, caller: Caller, changed: dict[str, Any], timeout_s: float, code: int
-) -> None:
+def test_refusals(broker: Broker, caller: Caller, changed: dict[str, Any], code: int) -> None:
     broker.create_topic("Refused")
-    status, last = caller.call(
-        "ReceiveMessage", timeout_s, **receive_fields("Refused", "G") | changed
-    )
+    status, last = caller.call("ReceiveMessage", **receive_fields("Refused", "G") | changed)
+    assert_refused(status, last, code)
+
+
+def test_a_receive_that_cannot_wait_long_enough_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_clients, "Rules", Rules)  # the least time is 5 s
+    with Broker() as broker, Caller(broker.broker_address) as caller:
+        broker.create_topic("Refused")
+        status, last = caller.call("ReceiveMessage", 2, **receive_fields("Refused", "G"))
+    assert_refused(status, last, 40000)
+
+
+def assert_refused(status: Any, last: Any, code: int) -> None:
     assert status.status.code == code
     assert status.status.message
     assert last.HasField("delivery_timestamp")

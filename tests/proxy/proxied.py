@@ -6,6 +6,7 @@ from typing import Any
 
 import trio
 
+from trocket.broker import grpc_clients
 from trocket.common.clock import WallTimeMs
 from trocket.proxy.config import ProxyConfig
 from trocket.proxy.controller import ProxyController
@@ -33,12 +34,15 @@ class ProxiedBroker(Broker):
 
     def start(self) -> None:
         super().start()
+        rules = grpc_clients.Rules()  # a test may have changed the broker's
+        least_poll_ms = rules.grpc_client_consumer_min_long_polling_timeout_millis
         config = ProxyConfig(
             namesrv_addr=self.namesrv_address,
             bind_address="127.0.0.1",
             grpc_server_port=0,
             topic_route_service_cache_refresh_seconds=1,
             subscription_group_config_cache_refresh_seconds=1,
+            grpc_client_consumer_min_long_polling_timeout_millis=least_poll_ms,
             acl_cache_refresh_seconds=1,
             authentication_enabled=self._has_accounts,
             inner_client_authentication_credentials=_ROOT_KEYS if self._has_accounts else "",

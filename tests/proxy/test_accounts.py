@@ -57,7 +57,7 @@ async def test_brokers_decide_by_the_account_of_the_call(
 ) -> None:
     keys = ("user", "usersecret")
     with Caller(guarded.broker_address, "u", credentials=keys) as caller:
-        assert caller.receive("Open", "Readers") == []
+        assert caller.finds_nothing("Open", "Readers")
         assert caller.send("Open", b"allowed").status.code == 20000
         (found,) = caller.receive("Open", "Readers")
         system = found.system_properties
@@ -94,7 +94,7 @@ def test_a_first_call_waits_for_the_secret_and_is_served_then() -> None:
     with ProxiedBroker(config=CONFIG) as broker:
         broker.create_topic("Open", queues=1)
         with Caller(broker.own_address, credentials=keys) as caller:
-            assert caller.receive("Open", "Readers") == []
+            assert caller.finds_nothing("Open", "Readers")
             caller.send("Open", b"1")
             (found,) = caller.receive("Open", "Readers")
         system = found.system_properties
