@@ -139,7 +139,11 @@ def test_automatic_batches_are_reported_message_by_message(
 
 
 @pytest.mark.slow
-def test_transactions_and_their_checks_are_reported(play: Play, broker: Broker, topic: str) -> None:
+def test_transactions_and_their_checks_are_reported(
+    play: Play, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "FLUSH_S", 0.05)
+
     async def scenario() -> None:
         def check(message: object) -> TransactionState:
             return TransactionState.ROLLBACK

@@ -24,6 +24,7 @@ from trocket.client import (
     SendResult,
     SimpleConsumer,
 )
+from trocket.client.sending import tracing
 from trocket.operations.message_life import (
     GapReason,
     Life,
@@ -53,6 +54,11 @@ pytestmark = pytest.mark.slow
 def broker() -> Iterator[Broker]:
     with Broker(config=CONFIG) as broker:
         yield broker
+
+
+@pytest.fixture(autouse=True)
+def _traces_are_sent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "FLUSH_S", 0.05)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
