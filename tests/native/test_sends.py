@@ -24,6 +24,7 @@ from trocket.native import Extension
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
+from trocket.store import services
 from trocket.store.config import BrokerRole, FlushDiskType
 
 from ..trio_order import run_by
@@ -202,6 +203,11 @@ Burst: TypeAlias = bytes | Callable[[list[bytes]], bytes]
 """Bytes, or what makes them from the answers so far."""
 
 
+TURN_S = 0.5
+"""Between two turns of tasks that look for work: at their own intervals they would be half of the
+work of a broker that waits in virtual time."""
+
+
 def outcome(
     received: Sequence[Burst],
     extension: Extension | None,
@@ -211,6 +217,8 @@ def outcome(
 ) -> Outcome:
     """Send bursts to a new broker, one after the other, the third one on a faulty disk."""
     monkeypatch.setattr(os, "getpid", lambda: 77)
+    for name in ("INDEX_IDLE_S", "PREPARE_INTERVAL_S"):
+        monkeypatch.setattr(services, name, TURN_S)
     found = Outcome()
     disk = MemoryDisk()
 
