@@ -32,6 +32,8 @@ AUTHORITY = trustme.CA()
 STRANGER = trustme.CA()
 
 ASK = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+SOON_S = 1.0
+"""The time limit of requests that are tried until it is over."""
 
 
 def client_context(authority: trustme.CA) -> ssl.SSLContext:
@@ -138,7 +140,7 @@ def test_a_plain_server_is_no_tls_server(play: Play) -> None:
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, serve)
             address = f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
-            async with Client(f"rocketmq://{address}?tls=true") as client:
+            async with Client(f"rocketmq://{address}?tls=true", timeout_s=SOON_S) as client:
                 with pytest.raises(ConnectError, match=f"{address}.*turn TLS on there"):
                     await client.request_name_server(ASK)
             tasks.cancel_scope.cancel()
@@ -149,7 +151,10 @@ def test_a_plain_server_is_no_tls_server(play: Play) -> None:
 @pytest.mark.slow
 def test_a_tls_server_is_no_plain_server(play: Play, broker: Broker) -> None:
     async def scenario() -> None:
-        async with relay(broker.namesrv_address) as port, Client(f"127.0.0.1:{port}") as client:
+        async with (
+            relay(broker.namesrv_address) as port,
+            Client(f"127.0.0.1:{port}", timeout_s=SOON_S) as client,
+        ):
             with pytest.raises(ConnectError, match=r"; it may want TLS \(tls=True"):
                 await client.request_name_server(ASK)
 
@@ -284,7 +289,7 @@ def test_a_client_of_another_authority_is_refused(play: Play, broker: Broker, fi
     async def scenario() -> None:
         async with (
             relay(broker.namesrv_address, mutual_context()) as port,
-            Client(f"127.0.0.1:{port}", tls=files.of_client()) as client,
+            Client(f"127.0.0.1:{port}", tls=files.of_client(), timeout_s=SOON_S) as client,
         ):
             with pytest.raises(ConnectError, match="it may not trust this client's certificate"):
                 await client.request_name_server(ASK)
