@@ -50,6 +50,11 @@ QUICK = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _stores_are_opened_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_broker, "REOPEN_AFTER_S", 0.2)
+
+
 class Member:
     """A broker of the set that can be stopped and started; its disk stays."""
 
@@ -390,10 +395,7 @@ async def is_refused(address: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
-async def test_a_broker_that_cannot_be_opened_again_is_opened_once_it_can(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(set_broker, "REOPEN_AFTER_S", 0.2)
+async def test_a_broker_that_cannot_be_opened_again_is_opened_once_it_can(name: str) -> None:
     async with cluster() as world:
         await world.pair()
         await until_answered(lambda: world.send(world.first, b"one"), ResponseCode.SUCCESS)
