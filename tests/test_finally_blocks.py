@@ -30,6 +30,8 @@ def jumps(node: ast.AST, *, in_loop: bool = False) -> Iterator[int]:
 
 
 def jumps_out_of_finally(source: str) -> list[int]:
+    if "finally" not in source:  # it need not be parsed
+        return []
     blocks = [
         statement
         for node in ast.walk(ast.parse(source))
