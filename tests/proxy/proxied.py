@@ -6,12 +6,13 @@ from typing import Any
 
 import trio
 
-from trocket.broker import grpc_clients
 from trocket.common.clock import WallTimeMs
 from trocket.proxy.config import ProxyConfig
 from trocket.proxy.controller import ProxyController
 from trocket.testing import Broker
 from trocket.testing.loop_thread import LoopThread
+
+from ..grpc_server.caller import rules_now
 
 ROOT_USER = '{"username":"root","password":"rootsecret"}'
 _ROOT_KEYS = '{"accessKey":"root","secretKey":"rootsecret"}'
@@ -34,8 +35,7 @@ class ProxiedBroker(Broker):
 
     def start(self) -> None:
         super().start()
-        rules = grpc_clients.Rules()  # a test may have changed the broker's
-        least_poll_ms = rules.grpc_client_consumer_min_long_polling_timeout_millis
+        least_poll_ms = rules_now().grpc_client_consumer_min_long_polling_timeout_millis
         config = ProxyConfig(
             namesrv_addr=self.namesrv_address,
             bind_address="127.0.0.1",
