@@ -95,7 +95,6 @@ def seen_on(broker: TrocketBroker | ApacheCluster) -> list[object]:
         client.send_all(ranks, together=1)
         seen.append(ends(client, "P", len(ranks)))
         seen.append([popped_queue(client, "P") for _ in ranks])
-    broker.stop_broker()
     return seen
 
 
