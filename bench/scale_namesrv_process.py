@@ -41,7 +41,11 @@ REST_S: Final = 1.0
 """Before the process is watched: what follows from connecting is over."""
 ROUNDS: Final = 3
 """For one point; the clock of a process has steps of 10 ms."""
-KEYS: Final = {"connectionsMax": CONNECTIONS_MAX, "connectionsPerAddressMax": CONNECTIONS_MAX}
+KEYS: Final = {
+    "connectionsMax": CONNECTIONS_MAX,
+    "connectionsPerAddressMax": CONNECTIONS_MAX,
+    "serverChannelMaxIdleTimeSeconds": 3_600,  # by default 120 s, which a size may take
+}
 
 
 def sockets_max() -> int:
@@ -117,17 +121,22 @@ async def process(size: Size, found: Found) -> list[Curve]:
 
 
 async def _clients(crowd: Crowd, size: Size, curves: Curves) -> None:
-    for number in range(FEW_BROKERS):
-        broker = Broker(number, 2)
-        peer = await Peer.connect(crowd.address, crowd.nursery)
-        for frame in broker.whole():
-            await ask(peer, frame)
+    brokers = [Broker(number, 2) for number in range(FEW_BROKERS)]
+    peers = [await Peer.connect(crowd.address, crowd.nursery) for _ in brokers]
+
+    async def register() -> None:
+        for broker, peer in zip(brokers, peers, strict=True):
+            for frame in broker.whole():
+                await ask(peer, frame)
+
+    await register()
     empty_mb = resident_mb(crowd.pid)
     route = route_question("topic-0")
     # Closed connections keep their ports for a while, of which Linux has 28,000 by default.
     times = max(size.requests // 4, 1)
     last = min(sockets_max() - FEW_BROKERS - SPARE, CLIENTS, size.most)
     for number in sorted({max(last // 10**each, 1) for each in range(DECADES + 1)}):
+        await register()  # a broker that has been silent for 120 s is forgotten
         await crowd.grow(number, route)
         await trio.sleep(min(REST_S, size.idle_s))
         grown_mb = resident_mb(crowd.pid) - empty_mb
