@@ -7,6 +7,7 @@ process takes less CPU than the server that is measured.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import tempfile
@@ -205,6 +206,14 @@ def cpu_percent(pid: int, seconds: float) -> float:
     before_s, begin_s = cpu_s(pid), time.perf_counter()
     time.sleep(seconds)
     return 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
+
+
+def with_a_core_each(grows_as: float | None, processes: int) -> float | None:
+    """A claim that holds while each process has a core; None: there are fewer of them.
+
+    Processes that share a core serve fewer requests at a time, and share its caches.
+    """
+    return grows_as if processes <= (os.cpu_count() or 1) else None
 
 
 def wait_until_quiet(pid: int) -> None:

@@ -20,7 +20,7 @@ from trocket.bench.frames import SendTemplate
 from trocket.bench.kit import percentiles, running, socket_address
 from trocket.bench.load import Case, InFlight, Load, Tally
 from trocket.bench.scale_curve import Curve
-from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_s
+from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_s, with_a_core_each
 from trocket.bench.scale_tables import create_topics
 from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.trocket_peer import TrocketCluster
@@ -89,7 +89,8 @@ def _measure(curves: Curves, cluster: TrocketCluster, addresses: list[str], pace
         ("a message, in the load", "µs CPU", 0, "load_us"),
         ("the load's share of the CPU", "%", 0, "share"),
     ):
-        curves.add(what, unit, grows_as, size, [each[member] for each in found])
+        claim = with_a_core_each(grows_as, size + 1)  # the load is a process, too
+        curves.add(what, unit, claim, size, [each[member] for each in found])
 
 
 def _family(pid: int) -> list[int]:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from trocket.bench.kit import running
 from trocket.bench.scale_curve import Curve
-from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_s
+from trocket.bench.scale_meter import Caller, Curves, Pace, Task, cpu_s, with_a_core_each
 from trocket.bench.scale_tables import create_topics, send_to
 from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.trocket_peer import TrocketPair
@@ -214,7 +214,8 @@ def _measure(curves: Curves, sides: Sequence[Side], pace: Pace, names: Mapping[s
             found.setdefault(what, []).append(cost)
     for what, name in names.items():
         unit, grows_as = WHAT[what]
-        curves.add(name, unit, grows_as, len(sides), found[what])
+        claim = with_a_core_each(grows_as, 2 * len(sides) + 1)  # with the loads and the broker
+        curves.add(name, unit, claim, len(sides), found[what])
 
 
 def _costs(results: Sequence[tuple[Rates, list[float]]]) -> dict[str, float]:
