@@ -28,18 +28,25 @@ MODULES = (
 
 LONGEST = (
     "tests/spark",
-    "tests/packaging/test_wheels.py",
     "tests/interop/test_mqadmin.py",
-    "tests/interop/spark",
-    "tests/interop/test_grpc_tutorials.py",
+    "tests/console/browser/test_views.py",
     "tests/interop/test_grpc_jobs.py",
-    "tests/interop/test_proxy_jobs.py",
+    "tests/interop/test_pops_passed_to_and_fro.py",
+    "tests/interop/test_stopped_store_of_apache.py",
+    "tests/interop/test_controller.py",
+    "tests/interop/test_grpc_tutorials.py",
+    "tests/console/browser/test_clusters.py",
     "tests/interop/test_examples.py",
-    "tests/packaging/test_native.py",
+    "tests/interop/scenarios/test_scenarios.py",
+    "tests/interop/spark",
+    "tests/interop/test_stores_change_hands.py",
+    "tests/interop/test_controllers_by_admin.py",
+    "tests/interop/test_proxy_jobs.py",
+    "tests/packaging/test_wheels.py",
     "tests/packaging/test_distribution.py",
-    "tests/interop/test_java_client.py",
+    "tests/packaging/test_native.py",
 )
-"""Units of a minute and more, longest first. Only the time of `make test` depends on it."""
+"""Units of some 40 s and more, longest first. Only the time of `make test` depends on it."""
 
 LONG_PROCESSES = 2
 """Processes that begin with the long units. Others begin with the quick tests at the end, which use
