@@ -172,8 +172,8 @@ def _retention(curves: Curves, folder: Path, size: int, pace: Pace) -> None:
     with running(broker):
         broker.start_broker()
         time.sleep(pace.rest_s)
-        share = cpu_percent(broker.pids[0], pace.seconds)
-        curves.add("idle, with a pass of retention each second", "% CPU", 0, size, share)
+        shares = [cpu_percent(broker.pids[0], pace.seconds) for _ in range(pace.rounds)]
+        curves.add("idle, with a pass of retention each second", "% CPU", 0, size, shares)
         broker.stop_broker()
     before = _log_files(folder)
     if before < 2:

@@ -6,6 +6,7 @@ process takes less CPU than the server that is measured.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -22,7 +23,7 @@ from trocket.bench.frames import ROCKETMQ_TYPE, build_frame
 from trocket.bench.kit import percentiles, socket_address
 from trocket.bench.load import FIRST_TIMEOUT_S, RECEIVE_SIZE_BYTES, connect
 from trocket.bench.scale_curve import Curve, Point
-from trocket.interop.process import LineProcess
+from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.usage import cpu_seconds
 from trocket.remoting.codec import FrameDecoder
 
@@ -246,7 +247,8 @@ def probed(
     """Measure a broker while a producer in another process sends to a topic with four queues.
 
     Args:
-      meanwhile: called with `seconds`, which it must take; None: nothing else happens.
+      meanwhile: called with `seconds`; when it returns, the producer ends. None: nothing else
+        happens.
 
     Raises: PeerError: the producer failed.
     """
@@ -257,6 +259,8 @@ def probed(
             before_s, begin_s = cpu_s(pid), time.perf_counter()
             (meanwhile or time.sleep)(seconds)
             share = 100 * (cpu_s(pid) - before_s) / (time.perf_counter() - begin_s)
+            with contextlib.suppress(PeerError):  # its time is over, too
+                probe.write_line("end")
             line = probe.wait_line(
                 lambda line: line.startswith("["), timeout_s=seconds + PROBE_TIMEOUT_S
             )

@@ -9,7 +9,7 @@ time it waits for a core.
     python -m trocket.bench.send_probe HOST:PORT TOPIC SECONDS
 
 does it in a process, which does not wait for the interpreter of the bench, and prints the
-latencies in ms as a JSON list.
+latencies in ms as a JSON list. A line on its standard input ends it earlier.
 """
 
 from __future__ import annotations
@@ -117,9 +117,16 @@ class SendProbe:
 
 
 def main(broker_address: str, topic: str, seconds: str) -> None:
-    """Send for some seconds, and print the latencies. Raises: PeerError."""
+    """Send for some seconds, or until a line comes, and print the latencies. Raises: PeerError."""
+    ended = threading.Event()
+
+    def read_line() -> None:
+        if sys.stdin.readline():  # "" is the end of the input, which says nothing
+            ended.set()
+
+    threading.Thread(target=read_line, daemon=True).start()
     with SendProbe(broker_address, topic) as probe:
-        time.sleep(float(seconds))
+        ended.wait(float(seconds))
     print(json.dumps(probe.latencies_ms))
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from trocket.bench.send_probe import RATE_PER_S, SendProbe
-from trocket.interop.process import PeerError
+from trocket.interop.process import LineProcess, PeerError
 
 BUSY = 2
 DEADLINE_S = 20.0
@@ -120,3 +122,19 @@ def test_another_code_is_an_error(brokers: list[Broker], code: int) -> None:
     probe = SendProbe(broker.address, "Probe")
     with pytest.raises(PeerError, match=f"code {code}"), probe:
         assert broker.answered.wait(DEADLINE_S)
+
+
+@pytest.mark.slow
+def test_a_line_ends_the_probe_of_a_process(brokers: list[Broker], tmp_path: Path) -> None:
+    broker = Broker([0] * 3)
+    brokers.append(broker)
+    hours = str(3 * 3600.0)
+    command = [sys.executable, "-m", "trocket.bench.send_probe", broker.address, "Probe", hours]
+    probe = LineProcess(command, folder=tmp_path, name="probe")
+    try:
+        assert broker.answered.wait(DEADLINE_S)
+        probe.write_line("end")
+        line = probe.wait_line(lambda line: line.startswith("["), timeout_s=DEADLINE_S)
+    finally:
+        probe.kill()
+    assert len(json.loads(line)) >= 3
