@@ -13,7 +13,7 @@ import trio
 from trocket.bench.crowd_peer import Peer
 from trocket.bench.kit import resident_mb
 from trocket.bench.scale_curve import Curve
-from trocket.bench.scale_meter import Curves, Found
+from trocket.bench.scale_meter import Curves, Found, cpu_s
 from trocket.bench.scale_namesrv_peers import (
     CLIENTS,
     CONNECTIONS_MAX,
@@ -25,7 +25,6 @@ from trocket.bench.scale_namesrv_peers import (
 )
 from trocket.common.machine import FILES_RESERVE
 from trocket.interop.trocket_peer import TrocketPair
-from trocket.interop.usage import cpu_seconds
 from trocket.remoting.codec import decode_frame
 
 BROKERS: Final = 1_000
@@ -40,7 +39,7 @@ CONNECTING_MAX: Final = 32
 REST_S: Final = 1.0
 """Before the process is watched: what follows from connecting is over."""
 ROUNDS: Final = 3
-"""For one point; the clock of a process has steps of 10 ms."""
+"""For one point."""
 KEYS: Final = {
     "connectionsMax": CONNECTIONS_MAX,
     "connectionsPerAddressMax": CONNECTIONS_MAX,
@@ -78,19 +77,19 @@ class Crowd:
 
     async def cpu_us(self, frames: list[bytes], requests: int) -> float:
         """CPU time of the process for a request, in microseconds; they come one by one."""
-        begin_s = cpu_seconds(self.pid)
+        begin_s = cpu_s(self.pid)
         for number in range(requests):
             await ask(self.peers[0], frames[number % len(frames)])
-        return (cpu_seconds(self.pid) - begin_s) / requests * 1e6
+        return (cpu_s(self.pid) - begin_s) / requests * 1e6
 
     async def come_and_go_us(self, frame: bytes, times: int) -> float:
         """CPU time of the process for a client that connects, asks and closes."""
-        begin_s = cpu_seconds(self.pid)
+        begin_s = cpu_s(self.pid)
         for _ in range(times):
             async with trio.open_nursery() as nursery:
                 await ask(await Peer.connect(self.address, nursery), frame)
                 nursery.cancel_scope.cancel()
-        return (cpu_seconds(self.pid) - begin_s) / times * 1e6
+        return (cpu_s(self.pid) - begin_s) / times * 1e6
 
 
 async def ask(peer: Peer, frame: bytes) -> None:
@@ -143,9 +142,9 @@ async def _clients(crowd: Crowd, size: Size, curves: Curves) -> None:
         curves.add("process: connections", "MB", 1, number, grown_mb)
         shares = []
         for _ in range(ROUNDS):  # one window may have the full collection after the growth
-            begin_s = cpu_seconds(crowd.pid)
+            begin_s = cpu_s(crowd.pid)
             await trio.sleep(size.idle_s)
-            shares.append(100 * (cpu_seconds(crowd.pid) - begin_s) / size.idle_s)
+            shares.append(100 * (cpu_s(crowd.pid) - begin_s) / size.idle_s)
         curves.add("process: all clients idle", "% of a core", 1, number, shares)
         costs = [await crowd.cpu_us([route], size.requests) for _ in range(ROUNDS)]
         curves.add("process: 105, of 10 brokers", "us", 0, number, costs)
@@ -158,13 +157,13 @@ async def _brokers(crowd: Crowd, size: Size, curves: Curves) -> None:
     first = Broker(0, topics)
     empty_mb = resident_mb(crowd.pid)
     for number in size.decades(BROKERS):
-        more, begin_s = range(len(crowd.peers), number), cpu_seconds(crowd.pid)
+        more, begin_s = range(len(crowd.peers), number), cpu_s(crowd.pid)
         for each in more:
             peer = await Peer.connect(crowd.address, crowd.nursery)
             for frame in Broker(each, topics).whole():
                 await ask(peer, frame)
             crowd.peers.append(peer)
-        joined_us = (cpu_seconds(crowd.pid) - begin_s) / len(more) * 1e6
+        joined_us = (cpu_s(crowd.pid) - begin_s) / len(more) * 1e6
         curves.add("process: a broker joins with 100 topics", "us", 0, number, joined_us)
         grown_mb = resident_mb(crowd.pid) - empty_mb
         curves.add("process: table and connections", "MB", 1, number, grown_mb)
