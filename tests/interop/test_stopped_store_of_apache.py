@@ -94,9 +94,12 @@ def running_pages(cluster: ApacheCluster) -> dict[str, Any]:
     }
 
     def are_saved() -> bool:
-        # Its keys are numbers without quotes, as fastjson writes them.
-        text = re.sub(r"([{,])\s*(\d+)\s*:", r'\1"\2":', path.read_text())
-        table = json.loads(text)["offsetTable"]
+        try:
+            # Its keys are numbers without quotes, as fastjson writes them.
+            text = re.sub(r"([{,])\s*(\d+)\s*:", r'\1"\2":', path.read_text())
+            table = json.loads(text)["offsetTable"]
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False  # the broker has not saved them yet, or does so now
         return all(table.get(key, {}).get(queue) == at for (key, queue), at in shown.items())
 
     wait_until(are_saved, "the offsets in their file")
