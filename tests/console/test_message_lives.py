@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from tests.kit.lives import CASES, CONFIG, Case, play, soon_traced
+from tests.kit.lives import CASES, CONFIG, Case, play
 from trocket.testing import Broker
 
 from .page_lives import PageLives
@@ -32,5 +32,4 @@ def browser(broker: Broker) -> Iterator[Browser]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_each_outcome_is_on_the_page(broker: Broker, browser: Browser, case: Case) -> None:
     name = f"T{uuid.uuid4().hex[:8]}"
-    with soon_traced():
-        anyio.run(play, broker.url, case, name, PageLives(browser), backend="trio")
+    anyio.run(play, broker.url, case, name, PageLives(browser), backend="trio")

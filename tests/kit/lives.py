@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
-from unittest.mock import patch
 
 import anyio
 import pytest
@@ -493,9 +492,9 @@ NEED_POPS: Final = frozenset({in_flight_by_pop})
 
 @contextmanager
 def soon_traced() -> Iterator[None]:
-    """Clients of this process send their traces at once, and not 5 s after the first event."""
+    """Clients of this process send their traces soon."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracing, "FLUSH_S", 0.05)
+        patch.setattr(tracing, "FLUSH_S", TRACE_S)
         yield
 
 
@@ -508,7 +507,7 @@ async def play(url: str, case: Case, name: str, seam: Seam | None = None) -> Non
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(6 * DEADLINE_S))
-        stack.enter_context(patch.object(tracing, "FLUSH_S", TRACE_S))
+        stack.enter_context(soon_traced())
         admin = await stack.enter_async_context(Admin(url))
         await admin.create_topic(name, 4)
         (broker,) = (await admin.cluster()).brokers

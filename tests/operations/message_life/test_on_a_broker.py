@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.kit import lives
-from tests.kit.lives import CASES, CONFIG, Case, play, until
+from tests.kit.lives import CASES, CONFIG, Case, play, soon_traced, until
 from trocket.client import (
     Admin,
     Message,
@@ -24,7 +24,6 @@ from trocket.client import (
     SendResult,
     SimpleConsumer,
 )
-from trocket.client.sending import tracing
 from trocket.operations.message_life import (
     GapReason,
     Life,
@@ -57,8 +56,9 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(autouse=True)
-def _traces_are_sent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "FLUSH_S", 0.05)
+def _traces_are_sent_soon() -> Iterator[None]:
+    with soon_traced():
+        yield
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
