@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.kit.in_memory import folder_in_memory
 from tests.kit.matrix import first_of
 from tests.packaging.environments import (
     ROOT,
@@ -43,12 +42,6 @@ class Installed:
     base: set[str]
     base_command: subprocess.CompletedProcess[str]
     base_client: subprocess.CompletedProcess[str]
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with folder_in_memory() as path:
-        yield path
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import sysconfig
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Final
 
 import pytest
 
-from tests.kit.in_memory import folder_in_memory
 from tests.native.compiler import missing_to_build
 from tests.packaging.environments import (
     ROOT,
@@ -48,12 +47,6 @@ with Broker():
 """A broker that starts and stops; its log is printed."""
 
 needs_compiler = pytest.mark.skipif(bool(missing_to_build()), reason=missing_to_build())
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with folder_in_memory() as path:
-        yield path
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,10 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kit.in_memory import folder_in_memory
 from tests.kit.matrix import first_of
 from tests.native.compiler import missing_to_build
 from tests.packaging.environments import (
@@ -94,12 +92,6 @@ with Broker() as broker, Producer(broker.url) as producer:
     producer.send(Message("T", "x"))
     print(len(broker.messages("T")))
 """
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with folder_in_memory() as path:
-        yield path
 
 
 @pytest.fixture(scope="module")
