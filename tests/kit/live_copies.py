@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
+
+from trocket.disk.os_disk import OsDisk
+from trocket.store.offline.copying import copy_file
+from trocket.store.offline.read_only import ReadOnlyDisk
 
 
 def copy_running(folder: Path, copy: Path, *without: str) -> Path:
@@ -19,22 +22,9 @@ def copy_running(folder: Path, copy: Path, *without: str) -> Path:
       without: patterns of names that are not copied.
     """
     ignored = shutil.ignore_patterns("*.tmp", *without)
-    shutil.copytree(
-        folder, copy, ignore=ignored, copy_function=_copy_with_holes, dirs_exist_ok=True
-    )
+    shutil.copytree(folder, copy, ignore=ignored, copy_function=_copy, dirs_exist_ok=True)
     return copy
 
 
-def _copy_with_holes(source: str, target: str) -> None:
-    with Path(source).open("rb") as old, Path(target).open("wb") as new:
-        size = os.fstat(old.fileno()).st_size
-        new.truncate(size)
-        end = 0
-        while end < size:
-            try:
-                start = os.lseek(old.fileno(), end, os.SEEK_DATA)
-            except OSError:  # nothing but a hole is left
-                break
-            end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
-            os.pwrite(new.fileno(), os.pread(old.fileno(), end - start, start), start)
-    shutil.copystat(source, target)
+def _copy(source: str, target: str) -> None:
+    copy_file(ReadOnlyDisk(), source, OsDisk(), target)
